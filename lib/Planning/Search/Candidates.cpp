@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <iterator>
 #include <thread>
 
 using namespace zorse;
@@ -90,7 +91,9 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
     if (limit > 0 && static_cast<double>(memory[d]) > limit)
       missing += (static_cast<double>(memory[d]) - limit) / limit;
   }
-  return missing;
+  // A little on each of thousands of devices is as easily avoided as on a few.
+  constexpr double kFew = 256;
+  return missing * std::min(1.0, kFew / static_cast<double>(memory.size()));
 }
 
 bool SearchContext::isHopeless(const Candidate &candidate) const {
@@ -137,6 +140,29 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
       if (candidate.shortfallBytes == 0)
         best = std::min(best, candidate.step);
     options.progress(triedCount, budget, best);
+  }
+}
+
+void zorse::planning::addSimulated(SearchContext &context, std::vector<Candidate> candidates,
+                                   double maxWork, std::vector<Candidate> &pool) {
+  const bool limited = maxWork < INFINITY;
+  const size_t atOnce = limited ? context.effort().simulatedAtOnce : candidates.size();
+  constexpr double kOptimism = 1.1; // nine of ten steps are longer by more than that
+  auto hopeless = [&](const Candidate &candidate) {
+    return limited && !countsPrices(context.options) && !pool.empty() &&
+           candidate.estimate * kOptimism > pool.front().score;
+  };
+  for (auto next = candidates.begin(); next != candidates.end() && maxWork > 0;) {
+    std::vector<Candidate> batch;
+    for (; next != candidates.end() && batch.size() < atOnce; ++next)
+      if (!hopeless(*next))
+        batch.push_back(std::move(*next));
+    context.simulate(batch);
+    for (Candidate &candidate : batch) {
+      maxWork -= double(candidate.work);
+      pool.push_back(std::move(candidate));
+    }
+    std::sort(pool.begin(), pool.end(), better);
   }
 }
 

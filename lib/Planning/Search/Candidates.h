@@ -51,9 +51,10 @@ private:
 
 struct Candidate {
   Strategy strategy;
-  double inFlight = 1; ///< PartitionOptions::inFlight with which it was partitioned
-  double estimate = 0; ///< estimated seconds of the step
-  double step = 0;     ///< simulated seconds of the step
+  double inFlight = 1;          ///< PartitionOptions::inFlight with which it was partitioned
+  double estimate = 0;          ///< estimated seconds of the step
+  double unlimitedEstimate = 0; ///< the same if all samples in flight fit in memory
+  double step = 0;              ///< simulated seconds of the step
   double score = 0; ///< objective: seconds or price per sample, with a penalty for missing memory
                     ///< and throughput
   uint64_t shortfallBytes = 0;  ///< bytes
@@ -138,6 +139,12 @@ private:
   uint64_t ids = 0;
   uint32_t triedCount = 0;
 };
+
+/// Simulates the first candidates, until `maxWork` instructions have been listed, and adds them to
+/// the pool, which is sorted, best first. If work is limited, candidates with an estimate above the
+/// best score are omitted.
+void addSimulated(SearchContext &context, std::vector<Candidate> candidates, double maxWork,
+                  std::vector<Candidate> &pool);
 
 /// Returns schedules to try for any strategy, the most promising first. \param every  includes
 /// GPipe
@@ -228,6 +235,11 @@ std::vector<MemoryOptimization> memoryOptimizationCandidates();
 std::optional<SearchResult> searchWithMemoryOptimizations(const Problem &problem,
                                                           const SearchOptions &options,
                                                           double toBeat, const Strategy &start);
+/// Returns the problem with activations recomputed on all devices, if the initial solutions for it
+/// have better estimates; nullopt otherwise. For many devices, where searching twice is too slow.
+/// \param solutions  the initial solutions without it
+std::optional<Problem> withRecomputation(SearchContext &context,
+                                         const std::vector<Candidate> &solutions);
 /// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
 /// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
 /// \param briefly  only finds out whether one fits

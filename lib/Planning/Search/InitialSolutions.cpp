@@ -363,13 +363,14 @@ private:
 
   void cut(size_t worker, SeedTask &task, const PartitionOptions &options, bool parts) {
     std::vector<Partition> partitions;
-    double time = cutPipelines(
+    const std::optional<Times> times = cutPipelines(
         context.partitioner(worker, parts ? context.fractionalModel->boundaryVariants() : 1), task,
         options, partitions);
-    if (time < 0)
+    if (!times)
       return;
     Candidate candidate;
-    candidate.estimate = time;
+    candidate.estimate = times->inMemory;
+    candidate.unlimitedEstimate = times->unlimited;
     candidate.inFlight = options.inFlight;
     for (size_t p = 0; p < partitions.size(); ++p)
       candidate.strategy.pipelines.push_back(
@@ -382,10 +383,18 @@ private:
     task.found.push_back(std::move(candidate));
   }
 
-  /// Returns the time of the slowest pipeline, or -1 if a pipeline has no partition.
-  double cutPipelines(StagePartitioner &partitioner, const SeedTask &task, PartitionOptions options,
-                      std::vector<Partition> &partitions) const {
-    double slowest = 0;
+  struct Times {
+    double unlimited = 0, inMemory = 0; ///< Partition::time and timeInMemory
+    void include(const Partition &partition) {
+      unlimited = std::max(unlimited, partition.time);
+      inMemory = std::max(inMemory, partition.timeInMemory);
+    }
+  };
+  /// Returns the times of the slowest pipeline; nullopt if a pipeline has no partition.
+  std::optional<Times> cutPipelines(StagePartitioner &partitioner, const SeedTask &task,
+                                    PartitionOptions options,
+                                    std::vector<Partition> &partitions) const {
+    Times slowest;
     for (size_t p = 0; p < task.deviceSets.size(); ++p) {
       if (repeatsFirst(task, p)) {
         partitions.push_back(partitions.front());
@@ -394,11 +403,9 @@ private:
       options.samples = task.samples[p];
       partitions.push_back(partitioner.solve(task.deviceSets[p], options));
       if (partitions.back().stages.empty())
-        return -1.0;
-      slowest = std::max(slowest, partitions.back().time);
+        return std::nullopt;
+      slowest.include(partitions.back());
     }
-    for (const Partition &partition : partitions)
-      slowest = std::max(slowest, partition.time);
     return slowest;
   }
 
@@ -468,14 +475,28 @@ private:
 };
 
 /// Sorts by estimate and removes duplicates, because several tasks give the same strategy.
-std::vector<Candidate> withoutRepeated(std::vector<Candidate> solutions) {
+/// \param onePerEstimate  of equal estimates with equal numbers of stages, keeps the one with the
+///                        most pipelines: these are divisions of the same plan
+std::vector<Candidate> withoutRepeated(std::vector<Candidate> solutions, bool onePerEstimate) {
   std::stable_sort(solutions.begin(), solutions.end(),
                    [](const Candidate &a, const Candidate &b) { return a.estimate < b.estimate; });
+  auto stages = [](const Candidate &candidate) {
+    return candidate.strategy.pipelines.front().stages.size();
+  };
   std::vector<Candidate> unlike;
   for (Candidate &candidate : solutions) {
     bool known = false;
-    for (size_t i = unlike.size(); i-- > 0 && unlike[i].estimate == candidate.estimate && !known;)
-      known = sameLayout(unlike[i].strategy, candidate.strategy);
+    for (size_t i = unlike.size(); i > 0 && !known; --i) {
+      Candidate &other = unlike[i - 1];
+      if (other.estimate != candidate.estimate)
+        break;
+      known = sameLayout(other.strategy, candidate.strategy);
+      if (known || !onePerEstimate || stages(other) != stages(candidate))
+        continue;
+      known = true;
+      if (candidate.strategy.pipelines.size() > other.strategy.pipelines.size())
+        std::swap(other, candidate);
+    }
     if (!known)
       unlike.push_back(std::move(candidate));
   }
@@ -504,7 +525,8 @@ std::vector<Candidate> inTurn(std::vector<Candidate> solutions) {
 
 std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &context,
                                                              bool thorough) {
-  return inTurn(withoutRepeated(SeedSearch(context, thorough).run()));
+  return inTurn(
+      withoutRepeated(SeedSearch(context, thorough).run(), context.effort().onePerEstimate));
 }
 
 std::optional<Candidate> zorse::planning::proportionalPartition(const SearchContext &context,

@@ -95,6 +95,30 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
 
 } // namespace
 
+std::optional<Problem> zorse::planning::withRecomputation(SearchContext &context,
+                                                          const std::vector<Candidate> &solutions) {
+  if (!context.options.memoryOptimizations || context.problem.memoryOptimizations.any() ||
+      context.effort().easesMemory || solutions.empty())
+    return std::nullopt;
+  auto least = [](const std::vector<Candidate> &list, double Candidate::*estimate) {
+    double min = INFINITY;
+    for (const Candidate &candidate : list)
+      min = std::min(min, candidate.*estimate);
+    return min;
+  };
+  // Recomputing costs at least a fifth of the time.
+  constexpr double kCost = 1.2;
+  const double now = least(solutions, &Candidate::estimate);
+  if (now < kCost * least(solutions, &Candidate::unlimitedEstimate))
+    return std::nullopt;
+  Problem eased = context.problem;
+  eased.memoryOptimizations.defaultOptimization.activations = step::Activations::Recompute;
+  SearchContext other(eased, context.options);
+  other.devices = context.devices;
+  const double then = least(makeInitialSolutions(other, /*thorough=*/false), &Candidate::estimate);
+  return then < now ? std::optional(std::move(eased)) : std::nullopt;
+}
+
 std::optional<SearchResult>
 zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const SearchOptions &options,
                                                double toBeat, const Strategy &start) {

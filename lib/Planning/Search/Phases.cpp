@@ -34,23 +34,6 @@ std::set<size_t> steps(size_t max) {
   return list;
 }
 
-/// Simulates the first of these until `maxWork` instructions have been listed.
-void simulateSome(SearchContext &context, std::vector<Candidate> tried, double maxWork,
-                  std::vector<Candidate> &pool) {
-  const size_t atOnce = context.effort().phasesAtOnce;
-  for (size_t begin = 0; begin < tried.size() && maxWork > 0; begin += atOnce) {
-    std::vector<Candidate> batch(tried.begin() + static_cast<long>(begin),
-                                 tried.begin() +
-                                     static_cast<long>(std::min(tried.size(), begin + atOnce)));
-    context.simulate(batch);
-    for (Candidate &candidate : batch) {
-      maxWork -= double(candidate.work);
-      pool.push_back(std::move(candidate));
-    }
-  }
-  std::sort(pool.begin(), pool.end(), better);
-}
-
 } // namespace
 
 std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Problem &problem,
@@ -87,7 +70,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
   std::sort(grid.begin(), grid.end(), [](const Candidate &a, const Candidate &b) {
     return SplitMix64(a.id).next() < SplitMix64(b.id).next();
   });
-  simulateSome(context, std::move(grid), briefly ? effort.phaseHintWork : effort.phaseWork, pool);
+  addSimulated(context, std::move(grid), briefly ? effort.phaseHintWork : effort.phaseWork, pool);
   for (size_t i = 0; !briefly && i < std::min(pool.size(), effort.phasesRefined); ++i)
     for (size_t r = 0; r < rowChoices; ++r) {
       Candidate candidate = pool[i];
@@ -98,7 +81,7 @@ std::optional<SearchResult> zorse::planning::searchReshardAfterForward(const Pro
       candidate.id = context.nextId();
       varied.push_back(std::move(candidate));
     }
-  simulateSome(context, std::move(varied), effort.phaseRowWork, pool);
+  addSimulated(context, std::move(varied), effort.phaseRowWork, pool);
   if (effort.descentWork > 0 && !pool.empty() && !briefly)
     hillClimb(context, pool,
               static_cast<uint32_t>(std::min(

@@ -14,6 +14,7 @@
 #include "CanonicalProblem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 
 using namespace zorse;
@@ -65,11 +66,12 @@ void keepAsAsked(const SearchOptions &options, std::vector<Candidate> &candidate
 
 /// Adds, for every class, its fastest device alone, because no plan may be slower than one device.
 void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
+  size_t left = context.effort().singles;
   for (uint32_t c = 0; c < context.model.deviceTypes(); ++c)
     for (uint32_t d : context.devices) {
       if (context.model.deviceTypeOf(d) != c)
         continue;
-      for (size_t r = 0; r < context.model.rows().size(); ++r) {
+      for (size_t r = 0; r < context.model.rows().size() && left > 0; ++r, --left) {
         Candidate candidate;
         candidate.strategy.pipelines.push_back(
             {context.problem.batch,
@@ -81,49 +83,42 @@ void addSingles(SearchContext &context, std::vector<Candidate> &batch) {
     }
 }
 
-/// Simulates candidates and adds them to the pool.
-void addSimulated(SearchContext &context, std::vector<Candidate> &candidates,
-                  std::vector<Candidate> &pool) {
-  context.simulate(candidates);
-  pool.insert(pool.end(), candidates.begin(), candidates.end());
-  std::sort(pool.begin(), pool.end(), better);
-}
-
-/// Returns the first candidates to simulate, with one schedule: single devices, the best estimates,
-/// and those for subsets of the cluster.
+/// Returns the first candidates to simulate, with one schedule: copies of a plan, the best
+/// estimates, those for subsets of the cluster, and single devices.
 std::vector<Candidate> firstCandidates(SearchContext &context,
                                        const std::vector<Candidate> &solutions,
                                        const step::Schedule &schedule) {
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
-  std::vector<Candidate> pool;
-  if (options.stages <= 1 && options.pipelines <= 1) {
-    addSingles(context, pool);
-    pool.resize(std::min(pool.size(), effort.singles));
-  }
+  std::vector<Candidate> seeds;
   const size_t best = std::min<size_t>(
       solutions.size(),
       std::max<size_t>(effort.minInitialSolutions, context.budget / effort.seedsPart));
-  pool.insert(pool.end(), solutions.begin(), solutions.begin() + static_cast<long>(best));
+  seeds.insert(seeds.end(), solutions.begin(), solutions.begin() + static_cast<long>(best));
   // Subsets of the cluster contribute their best estimates; the walks decide.
   std::vector<Candidate> ofParts;
   addSubclusterSolutions(context, context.devices, effort.subclusters, effort.seedsOfEach, ofParts);
   keepAsAsked(options, ofParts);
   context.budget += static_cast<uint32_t>(ofParts.size());
-  std::move(ofParts.begin(), ofParts.end(), std::back_inserter(pool));
-  if (pool.empty() && options.stages > 0 && options.pipelines <= 1)
+  std::move(ofParts.begin(), ofParts.end(), std::back_inserter(seeds));
+  if (options.stages <= 1 && options.pipelines <= 1)
+    addSingles(context, seeds);
+  if (seeds.empty() && options.stages > 0 && options.pipelines <= 1)
     if (std::optional<Candidate> plain = proportionalPartition(context, options.stages)) {
       plain->id = context.nextId();
-      pool.push_back(std::move(*plain));
+      seeds.push_back(std::move(*plain));
     }
-  for (Candidate &candidate : pool)
+  for (Candidate &candidate : seeds)
     candidate.strategy.schedule = schedule;
-  addSymmetricCopies(context, pool);
+
+  std::vector<Candidate> all;
+  addSymmetricCopies(context, all);
   for (const Strategy &start : options.starts) {
-    pool.emplace_back().strategy = start;
-    pool.back().id = context.nextId();
+    all.emplace_back().strategy = start;
+    all.back().id = context.nextId();
   }
-  return pool;
+  std::move(seeds.begin(), seeds.end(), std::back_inserter(all));
+  return all;
 }
 
 std::string nothingFound(const SearchOptions &options, size_t devices, int64_t batch) {
@@ -166,7 +161,7 @@ void varySchedules(SearchContext &context, const std::vector<step::Schedule> &sc
       candidate.id = context.nextId();
       varied.push_back(std::move(candidate));
     }
-  addSimulated(context, varied, pool);
+  addSimulated(context, std::move(varied), effort.scheduleWork, pool);
 }
 
 } // namespace
@@ -193,7 +188,7 @@ static void tryWithout(SearchContext &context, const std::vector<step::Schedule>
       varied.back().id = context.nextId();
     }
   context.budget += static_cast<uint32_t>(varied.size());
-  addSimulated(context, varied, pool);
+  addSimulated(context, std::move(varied), context.effort().scheduleWork, pool);
 }
 
 /// Returns the number of candidates to simulate.
@@ -223,15 +218,18 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const SearchEffort effort = context.effort();
   std::vector<Candidate> solutions = makeInitialSolutions(context);
   keepAsAsked(options, solutions);
+  if (const std::optional<Problem> eased = withRecomputation(context, solutions)) {
+    SearchContext other(*eased, options);
+    return searchFrom(other, first);
+  }
   std::vector<step::Schedule> schedules = scheduleChoices(context, effort.everySchedule);
   if (schedules.empty())
     return userError("no schedule is left to choose from: this model's backward cannot be split");
   context.budget = budgetOf(options, effort, workOfOne(context, solutions, schedules.front()));
-  std::vector<Candidate> pool = firstCandidates(context, solutions, schedules.front());
-  if (pool.empty())
+  std::vector<Candidate> firstOnes = firstCandidates(context, solutions, schedules.front()), pool;
+  if (firstOnes.empty())
     return userError(nothingFound(options, context.devices.size(), context.problem.batch));
-  context.simulate(pool);
-  std::sort(pool.begin(), pool.end(), better);
+  addSimulated(context, std::move(firstOnes), effort.seedWork, pool);
   // Keeps the best single device to the end.
   std::optional<Candidate> alone;
   if (auto best = std::find_if(pool.begin(), pool.end(),

@@ -36,6 +36,8 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
                                  : Assumptions::Few;
   effort.seedsInParts = n <= 32 ? SIZE_MAX : n <= 64 ? 6 : 0;
 
+  effort.onePerEstimate = n > 1024;
+
   effort.subclusters = n <= 16 ? 48 : n <= 64 ? 24 : n <= 256 ? 16 : 2;
   effort.laterSubclusters = (effort.subclusters + 1) / 2;
   effort.seedsOfEach = n <= 256 ? 2 : 1;
@@ -46,8 +48,11 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 
   effort.minInitialSolutions = n <= 1024 ? 8 : 6;
   effort.minLeaders = n <= 1024 ? 2 : 1;
+  effort.simulatedAtOnce = n <= 256 ? 16 : n <= 1024 ? 4 : 2;
+  effort.seedWork = n <= 1024 ? INFINITY : 2e6;
+  effort.scheduleWork = n <= 256 ? INFINITY : 1.5e6;
 
-  effort.maxStarts = n <= 256 ? 8 : 2;
+  effort.maxStarts = n <= 256 ? 8 : n <= 1024 ? 2 : 0; // moves break the symmetry of pipelines
   effort.patience = few ? 60 : 200;
   effort.adaptsMoves = n > 16;
   effort.wholeGroups = n <= 48 ? 25 : 60;
@@ -59,6 +64,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   effort.deviceMemoryOptimizations = n <= 16;
 
   effort.judged = effort.small ? 12 : n <= 256 ? 4 : 1;
+  effort.judgesReplicas = n > 256;
   effort.placesFirst = n <= 64;
   effort.placesFull = n > 256;
   effort.fragmentationDivisor = effort.small ? 0

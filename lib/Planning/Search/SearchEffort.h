@@ -53,6 +53,8 @@ struct SearchEffort {
   size_t seedsInParts;     ///< number of those also partitioned in parts of units. That is slow;
                            ///< otherwise only moves share units
 
+  bool onePerEstimate; ///< of seeds with equal estimates and numbers of stages, only one
+
   // Subsets of the cluster (Subclusters.cpp).
   size_t subclusters, laterSubclusters; ///< before and after the walks
   size_t seedsOfEach;                   ///< for each subset
@@ -69,6 +71,9 @@ struct SearchEffort {
   size_t minInitialSolutions;         ///< independent of the budget
   size_t minLeaders, maxLeaders = 12; ///< best strategies tried with all schedules; one above 1,024
                                       ///< devices, because planning must take only seconds
+  double seedWork, scheduleWork; ///< of the first simulations, and of those with other schedules
+  size_t simulatedAtOnce;        ///< simulations between checks of such a limit; constant, so that
+                                 ///< plans do not depend on the number of threads
 
   // Walks (LocalSearch.cpp).
   size_t maxStarts;
@@ -100,6 +105,8 @@ struct SearchEffort {
   size_t judgedBesides = 20; ///< plans that do not fit
   size_t judgedMore = 3;     ///< plans that are expanded to find one more that fits
   size_t judgeRounds = 12;   ///< number of these expansions
+  bool judgesReplicas; ///< without simulating replicas, which are equal; with many devices, the
+                       ///< full expansion takes seconds
   bool placesFirst; ///< place buffers before comparing plans; for many devices, placing takes half
                     ///< of the time
   bool placesFull;  ///< place only plans that nearly fill a device with a single micro-batch; the
@@ -112,10 +119,8 @@ struct SearchEffort {
   size_t relievedStages; ///< stages that are tried without memory optimizations if there are no
                          ///< descents
   double phaseWork = 3e6, phaseRowWork = 1.2e6, phaseDescentWork = 3e6;
-  double phaseHintWork = 6e5; ///< to find out whether any plan fits
-  size_t phasesRefined = 12,
-         phasesAtOnce = 16;    ///< candidates with varied rows; simulations between checks of the
-                               ///< budget
+  double phaseHintWork = 6e5;  ///< to find out whether any plan fits
+  size_t phasesRefined = 12;   ///< candidates with varied rows
   double phaseDescents = 1000; ///< strategies
 
   // Subsets of the cluster if prices count (PricedParts.cpp).

@@ -91,7 +91,6 @@ public:
 private:
   struct EvaluatedPlan {
     const Candidate *candidate;
-    step::Plan plan;
     Evaluation evaluation;
     double score;
   };
@@ -101,9 +100,17 @@ private:
                                 context.missingMemory(one.evaluation.memory));
   }
 
+  Result<Evaluation> estimateOf(const Strategy &strategy) {
+    if (!effort.judgesReplicas)
+      return estimate(problem, makePlan(problem, strategy));
+    if (!simulator)
+      simulator.emplace(problem, 0, step::LoweringOptions().tries);
+    return simulator->estimate(strategy);
+  }
+
   void expand(const Candidate &candidate) {
-    EvaluatedPlan one{&candidate, makePlan(problem, candidate.strategy), {}, 0};
-    Result<Evaluation> evaluation = estimate(problem, one.plan);
+    EvaluatedPlan one{&candidate, {}, 0};
+    Result<Evaluation> evaluation = estimateOf(candidate.strategy);
     if (evaluation.failed()) {
       refusal = evaluation.message();
       return;
@@ -157,10 +164,11 @@ private:
 
   void choose(EvaluatedPlan &one) {
     const bool mayFit = !isFar(problem, one.evaluation);
+    step::Plan plan = makePlan(problem, one.candidate->strategy);
     // If gaps use memory, fewer samples may be in flight.
     if (mayFit && (effort.placesFirst || one.evaluation.shortfallBytes > 0 ||
                    isTight(context, one.candidate->strategy, one.evaluation)))
-      if (Result<Evaluation> placed = evaluate(problem, one.plan); !placed.failed()) {
+      if (Result<Evaluation> placed = evaluate(problem, plan); !placed.failed()) {
         one.evaluation = std::move(*placed);
         score(one);
       }
@@ -170,7 +178,7 @@ private:
       bestScore = one.score;
       result.strategy = one.candidate->strategy;
       result.strategy.memoryOptimizations = memoryOptimizationsOf(problem, result.strategy);
-      result.plan = std::move(one.plan);
+      result.plan = std::move(plan);
       result.evaluation = std::move(one.evaluation);
       result.price = context.price(result.strategy);
     } else if (!closest || one.evaluation.shortfallBytes < closestEvaluation.shortfallBytes) {
@@ -247,6 +255,7 @@ private:
   const SearchOptions &options = context.options;
   const SearchEffort effort = context.effort();
 
+  std::optional<StrategySimulator> simulator; ///< if replicas are simulated once
   std::vector<EvaluatedPlan> evaluated;
   std::vector<double> seen; ///< step times of all expanded candidates
   std::vector<Candidate>::const_iterator next = pool.begin();

@@ -80,18 +80,28 @@ double StagePartitioner::hop(size_t deviceSet, int32_t cut, size_t rows) const {
               : 0);
 }
 
+double StagePartitioner::heldBytes(const StageChoice &stage, const CellMemory &cell, int32_t u,
+                                   int32_t v) const {
+  return model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members + cell.transientBytes;
+}
+
 double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions &options, size_t r,
                                int32_t u, int32_t v, double latencyBehind, double passage,
                                double time, double &gather) const {
-  const double samples = static_cast<double>(options.samples), cells = stage.cells;
-  double sync = 0, reduce = 0;
-  gather = 0;
-  if (stage.wire > 0) {
-    gather = stage.ring * model.gatherBytes(u, v) / stage.wire;
-    reduce = stage.ring * model.reduceBytes(u, v) / stage.wire;
-    if (stage.shared)
-      sync = gather + reduce;
+  double seconds[kMaxDeviceTypes], rate = 0, busy;
+  if (stage.typeCount == 1) {
+    seconds[0] = model.cell(stage.typeList[0], r, u, v);
+    busy = stage.cellsEach * seconds[0];
+  } else {
+    for (uint32_t i = 0; i < stage.typeCount; ++i) {
+      seconds[i] = model.cell(stage.typeList[i], r, u, v);
+      rate += stage.counts[stage.typeList[i]] / seconds[i];
+    }
+    busy = stage.cells / rate;
   }
+  gather = stage.secondsPerByte * model.gatherBytes(u, v);
+  double reduce = stage.secondsPerByte * model.reduceBytes(u, v),
+         sync = stage.shared ? gather + reduce : 0;
   // Gradients of units that are shared with an adjacent stage on another node are gathered and
   // reduced with it.
   if (model.boundaryVariants() > 1 && stage.nicWire > 0 && !stage.shared)
@@ -103,43 +113,21 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
         reduce += out;
         sync += in + out;
       }
-  double budget = (time - reduce) * (1 + 1e-12), busy;
-  if (budget <= 0)
+  if (busy > (time - reduce) * (1 + 1e-12))
     return kInfinity;
-  double seconds[kMaxDeviceTypes], rate = 0;
-  if (stage.typeCount == 1) {
-    seconds[0] = model.cell(stage.typeList[0], r, u, v);
-    busy = stage.cellsEach * seconds[0];
-    if (busy > budget)
-      return kInfinity;
-    rate = stage.devices / seconds[0];
-  } else {
-    for (uint32_t i = 0; i < stage.typeCount; ++i) {
-      seconds[i] = model.cell(stage.typeList[i], r, u, v);
-      rate += stage.counts[stage.typeList[i]] / seconds[i];
-    }
-    busy = cells / rate;
-    if (busy > budget)
-      return kInfinity;
-  }
-  double nic = 0;
-  if (stage.nic > 0) { // the stage's cards, one direction
-    double bytes = samples *
-                   ((u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u)) +
-                    (v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v)));
-    nic = std::max(bytes / stage.nic, stage.flow > 0 ? bytes / stage.devices / stage.flow : 0) /
-              kNicFraction +
-          sync;
-    if (nic > time)
-      return kInfinity;
-  }
+  // The stage's cards, one direction.
+  const double front = u == 0 ? 0 : stage.crossFront * model.backwardBytesAt(u),
+               behind = v == model.units() ? 0 : stage.crossBehind * model.forwardBytesAt(v),
+               nic = stage.nic > 0 ? (front + behind) * stage.nicSecondsPerByte + sync : 0;
+  if (nic > time)
+    return kInfinity;
   const CellMemory &cell = cellMemory(r, u, v, options.split);
-  double held = model.heldBytes(u, v) + model.sharedBytes(u, v) / stage.members +
-                cell.transientBytes;
-  // Cells in flight, times seconds of one cell.
-  double perSecond = cells / rate / time * options.inFlight * (latencyBehind + passage);
+  const double held = heldBytes(stage, cell, u, v),
+               inFlight = stage.cells / time * options.inFlight * (latencyBehind + passage);
   for (uint32_t i = 0; i < stage.typeCount; ++i) {
-    double alive = std::min(perSecond / seconds[i] + 1, cells);
+    const double each = stage.typeCount == 1 ? inFlight / stage.devices
+                                             : inFlight / rate / seconds[i],
+                 alive = std::min(each + 1, stage.cells);
     if (held + alive * cell.residentBytes * kFragmentationDivisor > stage.memory[i])
       return kInfinity;
   }
@@ -147,9 +135,27 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
     uint32_t counts[kMaxDeviceTypes];
     for (uint32_t i = 0; i < stage.typeCount; ++i)
       counts[i] = stage.counts[stage.typeList[i]];
-    busy = makespan(static_cast<int64_t>(cells), counts, seconds, stage.typeCount);
+    busy = makespan(static_cast<int64_t>(stage.cells), counts, seconds, stage.typeCount);
   }
   return std::max(busy + reduce, nic);
+}
+
+double StagePartitioner::memoryTime(const StageChoice &stage, const PartitionOptions &options,
+                                    size_t r, int32_t u, int32_t v, double latencyBehind) const {
+  const CellMemory &cell = cellMemory(r, u, v, options.split);
+  const double held = heldBytes(stage, cell, u, v);
+  double seconds[kMaxDeviceTypes], rate = 0, longest = 0;
+  for (uint32_t i = 0; i < stage.typeCount; ++i) {
+    seconds[i] = model.cell(stage.typeList[i], r, u, v);
+    rate += stage.counts[stage.typeList[i]] / seconds[i];
+  }
+  for (uint32_t i = 0; i < stage.typeCount; ++i) {
+    const double fit = std::floor((stage.memory[i] - held) /
+                                  (cell.residentBytes * kFragmentationDivisor)),
+                 each = stage.cells / rate / seconds[i];
+    longest = std::max(longest, each * (latencyBehind + seconds[i]) / std::max(fit, 1.0));
+  }
+  return longest;
 }
 
 void StagePartitioner::addDevices(StageChoice &stage, const DeviceSet &deviceSet,
@@ -206,7 +212,13 @@ void StagePartitioner::close(StageChoice &stage, const PartitionOptions &options
   stage.crossFront = begin > 0 ? 1 - inside(begin, behindIn[begin], frontIn[begin]) : 1;
   stage.crossBehind = end + 1 < nodeOf.size() ? 1 - inside(end, frontIn[end], behindIn[end]) : 1;
   stage.nicWire = lower(lower(stage.oneFlow, stage.nicHere) * together, stage.flow * fewest);
-  stage.wire = stage.shared ? stage.nicWire : stage.port;
+  const double wire = stage.shared ? stage.nicWire : stage.port;
+  stage.secondsPerByte = wire > 0 ? stage.ring / wire : 0;
+  if (stage.nic > 0)
+    stage.nicSecondsPerByte =
+        static_cast<double>(options.samples) *
+        std::max(1 / stage.nic, stage.flow > 0 ? 1 / (stage.devices * stage.flow) : 0) /
+        kNicFraction;
 }
 
 void StagePartitioner::setCells(StageChoice &stage, const PartitionOptions &options,
@@ -275,6 +287,9 @@ void StagePartitioner::extend(const Goal &goal, const StageChoice &stage, size_t
   for (const auto &[v, latencyBehind] : cutsBehind[j * model.rows().size() + r]) {
     u = std::min(u, v - 1);
     auto ok = [&, v = v, latencyBehind = latencyBehind](int32_t begin) {
+      if (stage.typeCount == 1 &&
+          stage.cellsEach * model.cell(stage.typeList[0], r, begin, v) > goal.time * (1 + 1e-12))
+        return false;
       double gather,
           pass = passage(stage, r, begin, v),
           need = needs(stage, goal.options, r, begin, v, latencyBehind, pass, goal.time, gather);
@@ -386,7 +401,7 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets,
   partition.stages.clear();
   const auto &[label, predecessors] = found;
   partition.latency = label[0];
-  double slowest = 0, start = 0; // slowest and start are those of a stage
+  double slowest = 0, waiting = 0, start = 0; // slowest and start are those of a stage
   for (size_t i = 0, u = 0; u + 1 < stride && i < n;) {
     const Predecessor &f = predecessors[i * stride + u];
     if (f.rows != kSkip) {
@@ -404,6 +419,8 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets,
       start = std::max(start, gather);
       if (need < kInfinity)
         slowest = std::max(slowest, start + need);
+      waiting = std::max(waiting, start + memoryTime(stage, options, f.rows, part.unitBegin,
+                                                     part.unitEnd, behind));
       start += (options.split ? kFillWithSplit : 1) *
                (label[i * stride + u] - label[f.deviceSet * stride + static_cast<size_t>(f.unit)]);
       partition.stages.push_back(part);
@@ -412,6 +429,7 @@ void StagePartitioner::read(const std::vector<DeviceSet> &deviceSets,
     u = static_cast<size_t>(f.unit);
   }
   partition.time = std::max(slowest, options.minTime);
+  partition.timeInMemory = std::max(partition.time, waiting);
 }
 
 void StagePartitioner::describe(const std::vector<DeviceSet> &deviceSets) {
@@ -516,5 +534,5 @@ Partition StagePartitioner::partition(const std::vector<DeviceSet> &deviceSets,
   if (!bisect(deviceSets, options, first.latency, partition.time))
     return first;
   read(deviceSets, options, partition);
-  return partition.time <= first.time ? partition : first;
+  return partition.timeInMemory <= first.timeInMemory ? partition : first;
 }

@@ -43,8 +43,9 @@ struct PartitionStage {
 };
 
 struct Partition {
-  double time = 0;    ///< estimated seconds of the step
-  double latency = 0; ///< estimated seconds of one sample's path through the stages and back
+  double time = 0;         ///< estimated seconds of the step if memory is unlimited
+  double timeInMemory = 0; ///< the same if memory limits the samples in flight
+  double latency = 0;      ///< estimated seconds of one sample's path through the stages and back
   std::vector<PartitionStage> stages; ///< empty: no partition fits
 };
 
@@ -79,7 +80,9 @@ private:
     uint32_t devicesHere,
         fewestBefore; ///< number of devices on its last node, and the minimum over the nodes before
     bool shared;      ///< whether gradients cross cards
-    double nic, nicHere, flow, oneFlow, port, wire, nicWire, crossFront, crossBehind, members, ring,
+    double nic, nicHere, flow, oneFlow, port, nicWire, crossFront, crossBehind, members, ring,
+        secondsPerByte,    ///< of what is gathered or reduced
+        nicSecondsPerByte, ///< of a sample's bytes over the stage's cards, for all samples
         cells, cellsEach;
   };
   struct CellMemory { ///< memory of a cell in bytes; hold < 0: not computed yet
@@ -124,6 +127,12 @@ private:
   /// \param gather  receives the seconds until its parameters are available
   double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u,
                int32_t v, double latencyBehind, double passage, double time, double &gather) const;
+  /// Returns the seconds that a stage needs if memory limits its cells in flight, by Little's law.
+  /// \param latencyBehind  latency of the stages behind
+  double memoryTime(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u,
+                    int32_t v, double latencyBehind) const;
+  /// Returns the bytes of a stage's device without cells that wait for their backward.
+  double heldBytes(const StageChoice &stage, const CellMemory &cell, int32_t u, int32_t v) const;
   double passage(const StageChoice &stage, size_t r, int32_t u, int32_t v) const;
   void addDevices(StageChoice &stage, const DeviceSet &deviceSet, uint32_t &lastNode) const;
   void close(StageChoice &stage, const PartitionOptions &options, size_t begin, size_t end) const;

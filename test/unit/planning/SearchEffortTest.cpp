@@ -135,12 +135,12 @@ TEST(SearchEffort, SmallProblems) {
 TEST(SearchEffort, NumbersOfEveryProblem) {
   const SearchEffort effort = SearchEffort::forDevices(20);
   const std::array<size_t, 22> sizes = {
-      effort.seedsPart,        effort.laterPart,     effort.maxCopies,       effort.seedsInPieces,
-      effort.seedsAgainOfKind, effort.singles,       effort.maxLeaders,      effort.maxStarts,
-      effort.movesAtOnce,      effort.attempts,      effort.hillClimbStarts, effort.sharingStarts,
-      effort.stagesStarts,     effort.keptStarts,    effort.kicks,           effort.dividedMax,
-      effort.maxPipelines,     effort.judgedBesides, effort.judgedMore,      effort.judgeRounds,
-      effort.phasesRefined,    effort.phasesAtOnce};
+      effort.seedsPart,        effort.laterPart,      effort.maxCopies,       effort.seedsInPieces,
+      effort.seedsAgainOfKind, effort.singles,        effort.maxLeaders,      effort.maxStarts,
+      effort.movesAtOnce,      effort.attempts,       effort.hillClimbStarts, effort.sharingStarts,
+      effort.stagesStarts,     effort.keptStarts,     effort.kicks,           effort.dividedMax,
+      effort.maxPipelines,     effort.judgedBesides,  effort.judgedMore,      effort.judgeRounds,
+      effort.phasesRefined,    effort.simulatedAtOnce};
   EXPECT_EQ(sizes, (std::array<size_t, 22>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6,  8,
                                            4, 4, 4,  4, 6, 3,  20, 3, 12, 12, 16}));
   EXPECT_EQ(effort.maxRows, 256);
