@@ -42,12 +42,13 @@ inline std::vector<uint32_t> workersOf(const bundle::Program &program, const Dev
 }
 
 /// Returns, by queue, the threads that an executor requests from a device for such workers
-/// (QueuedDevice::openQueues). A device that executes its queues asynchronously needs threads only
+/// (QueuedDevice::openQueues). A device that executes its queues asynchronously needs a thread only
 /// to enqueue work, and several threads would wait for each other. One thread therefore enqueues
-/// the work of all queues in list order, in which every wait refers to earlier work. A second
-/// thread does exchanges between GPUs, because an NCCL call returns only when the peers have
-/// arrived. Exceptions, which need the workers' threads: a queue is host work that blocks its
-/// thread, or updates that run concurrently with computation wait for a snapshot.
+/// the work of all queues in list order, in which every wait refers to earlier work. Exchanges
+/// between GPUs are no exception: NCCL is connected before the first step, and its calls then
+/// return without waiting for peers. Exceptions, which need the workers' threads: a queue is host
+/// work that blocks its thread, or updates that run concurrently with computation wait for a
+/// snapshot.
 inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const DeviceKind &kind,
                                        const std::vector<uint32_t> &workers, bool own) {
   bool byHost = own || !kind.asynchronous;
@@ -57,12 +58,7 @@ inline std::vector<uint32_t> threadsOf(const bundle::Program &program, const Dev
              queue.kind() == bundle::RECEIVE_QUEUE || queue.kind() == bundle::COLLECTIVE_QUEUE ||
              isBeside(queue);
   }
-  if (byHost)
-    return workers;
-  std::vector<uint32_t> threads;
-  for (const bundle::Queue &queue : program.queues())
-    threads.push_back(queue.kind() == bundle::DEVICE_TO_DEVICE ? 1 : 0);
-  return threads;
+  return byHost ? workers : std::vector<uint32_t>(workers.size(), 0);
 }
 
 } // namespace zorse::runtime

@@ -113,8 +113,8 @@ private:
   };
   static constexpr uint64_t kEvents = 1024;
   /// Number of yields before a thread sleeps. Work of the other thread mostly arrives within a few
-  /// yields, and sleeping and waking takes longer (gpu_executor_overhead on two Zen 4 cores: 6.8 us
-  /// per instruction with 0 yields, 4.4 us with 6, 6.4 us with 20).
+  /// yields, and sleeping and waking takes longer (gpu_executor_overhead on two Zen 4 cores,
+  /// through the host: 16 us per instruction with 0 yields, 11.5 us with 6).
   static constexpr int kTurns = 6;
   static constexpr size_t kTogether = 32; ///< maximum number of items that are handed over together
 
