@@ -170,13 +170,8 @@ struct ZorsePaperPlanner {
           forward = std::max(forward, std::max(times[i][d].forward * n, link) * m);
           backward = std::max(backward, std::max(times[i][d].backward * n, link) * m);
         }
-        sum += std::max(forward, gather[i] * n) +
-               std::max(backward, 3 * gather[i] * n); // gradients
-                                                      // are
-                                                      // reduced
-                                                      // in twice
-                                                      // the
-                                                      // bytes
+        // Gradients are reduced in twice the bytes.
+        sum += std::max(forward, gather[i] * n) + std::max(backward, 3 * gather[i] * n);
       }
       core = std::max(core, sum);
     }

@@ -1,7 +1,8 @@
 // Host staging: copies between a device and its host, for devices with transports that access only
 // host memory.
 //
-//   task -> Copy to the host -> Send                         Receive -> Copy to the device -> task
+//   task -> Copy to the host -> Send
+//   Receive -> Copy to the device -> task
 //   owner's shard -> Copy to the host -> AllGather -> Copy of the other elements to the device
 //   accumulator -> Copy to the host -> ReduceScatter -> Copy to the device of its shard
 //

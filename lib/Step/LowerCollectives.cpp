@@ -4,8 +4,8 @@
 // sum of every part of the tree is one uneven reduce-scatter (collectives::LevelReduction), whose
 // results take the place of their device's term until the owners have theirs:
 //
-//     accumulator of a0   | a0 .......... |  ->  | a0 + a1 | a0 ... |  ->  | a0 + a1 + b0 + b1 |
-//     ...
+//     accumulator of a0
+//       | a0 .......... |  ->  | a0 + a1 | a0 ... |  ->  | a0 + a1 + b0 + b1 | ...
 //
 // An exchange begins when its members' terms are complete, so nodes do not wait for each other
 // before they sum their members' gradients.

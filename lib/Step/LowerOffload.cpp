@@ -1,8 +1,8 @@
 // Cells with activation offload: activations are copied to the host after F and back for the
 // backward.
 //
-//   F -> Copy of every saved block, and of the cell's rows of values, to the host -> Copy into an
-//   image -> B, W
+//   F -> Copy of every saved block, and of the cell's rows of values, to the host
+//     -> Copy into an image -> B, W
 //
 // Let n be Plan::bufferCountOf(device), and sort the device's cells by their backwards. The
 // activations of at most n cells are on the device: those in use and those being copied back. A

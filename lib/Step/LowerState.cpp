@@ -1,11 +1,16 @@
 // Gathers, reductions, norms, the clip/skip decision and the report. Updates follow the decision:
 // LowerUpdates.cpp.
 //
-//   Copy from the host -> CAST (g, owner) -> AllGather g -> F        (the copy if the host keeps
-//   it, the cast if units read copies) B, W  -> ReduceScatter g -> NORM (g, owner) -> AllReduce of
-//   sums -> CLIP_AND_CHECK per owner -> updates SUM_LOSS ------------------------------------^ '->
-//   ReadMetrics (first owner) SCALE_LOSS_GRADIENT -> B of the loss                            (if
-//   the loss is scaled; its devices decide, too)
+//   Copy from the host -> CAST (g, owner) -> AllGather g -> F
+//
+//   B, W -> ReduceScatter g -> NORM (g, owner) -+-> AllReduce of sums -> CLIP_AND_CHECK per owner
+//   SUM_LOSS -----------------------------------+
+//   CLIP_AND_CHECK -> updates, ReadMetrics (first owner)
+//
+//   SCALE_LOSS_GRADIENT -> B of the loss
+//
+// The copy exists if the host keeps the group, the cast if units read copies, SCALE_LOSS_GRADIENT
+// if the loss is scaled. The devices of SCALE_LOSS_GRADIENT decide, too.
 //
 // CLIP_AND_CHECK follows every task of its device, so no update overwrites parameters that a task
 // still reads. If groups commit separately, CLIP_AND_CHECK is at the start of the step, and every

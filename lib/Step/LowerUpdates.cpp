@@ -1,16 +1,18 @@
 // Updates of a device's shards. State on the host is copied to the device part by part, updated,
 // and copied back.
 //
-//   CLIP_AND_CHECK -> Copy p, m, g of part i from the host -> UPDATE (g, part i) -> Copy p, m of
-//   part i to the host -> Copy of part i + 2
+//   CLIP_AND_CHECK -> Copy p, m, g of part i from the host -> UPDATE (g, part i)
+//     -> Copy p, m of part i to the host -> Copy of part i + 2
 //
 // Parts of at most two updates are on the device: one is copied while the other is updated (double
 // buffering). Updates treat elements, or whole blocks, apart, so the division into parts changes
-// no bit. State that the
-// host's CPU updates stays on the host, and the decision is copied there:
+// no bit.
 //
-//   CLIP_AND_CHECK -> Copy of the scalars and the optimizer step to the host -> UPDATE g in the
-//   host's memory NORM g -> Copy of the reduced gradients to the host ---------------^
+// State that the host's CPU updates stays on the host, and the decision is copied there:
+//
+//   CLIP_AND_CHECK -> Copy of the scalars and the optimizer step to the host -+
+//   NORM g -> Copy of the reduced gradients to the host ----------------------+
+//     -> UPDATE g in the host's memory
 //
 // If updates wait for copies, or if groups commit inside the backward, updates have a separate
 // queue, so that only instructions that read their results wait for them.

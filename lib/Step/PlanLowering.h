@@ -1,18 +1,23 @@
 // Data and functions shared by the phases of lowerPlan. Internal to lib/Step.
 //
-//   CellTemplates   data shared by equal cells: sums for planning, calls for programs
-//   layoutState     readers, contributors and owners of every state group; their buffers
-//   findUnshardIntervals     windows (unshard intervals): the tasks that read one gathered copy of
-//   a group's parameters lowerCells     F and B of every cell, values between them, inputs,
-//   transfers offloadToHost, prefetchFromHost   copies of offloaded activations to the host and
-//   back lowerState     gathers, reductions, norms, the clip/skip decision, the report lowerUpdates
-//   updates, and copies of state from the host and back for them routeTransfers  transfers directly
-//   from GPU to GPU insertHostStaging  copies between a device and its host, for transports that
-//   access only host memory ScheduleRule    the schedule as edges, priorities and admission
-//   (zorse/Step/Schedules.h) simulate        one global list measureMemory   peak of live bytes; a
-//   planner stops here packArenas      an offset for every buffer writeInstructions    the
-//   instructions of every op on each device addCellCalls    calls of cells' tasks insertWaits the
-//   remaining dependencies, which follow from the list and from reused memory
+// - CellTemplates: data shared by equal cells (sums for planning, calls for programs)
+// - layoutState: readers, contributors and owners of every state group; their buffers
+// - findUnshardIntervals: windows (unshard intervals), which are the tasks that read one gathered
+//   copy of a group's parameters
+// - lowerCells: F and B of every cell, values between them, inputs, transfers
+// - offloadToHost, prefetchFromHost: copies of offloaded activations to the host and back
+// - lowerState: gathers, reductions, norms, the clip/skip decision, the report
+// - lowerUpdates: updates, and copies of state from the host and back for them
+// - routeTransfers: transfers directly from GPU to GPU
+// - insertHostStaging: copies between a device and its host, for transports that access only host
+//   memory
+// - ScheduleRule: the schedule as edges, priorities and admission (zorse/Step/Schedules.h)
+// - simulate: one global list
+// - measureMemory: peak of live bytes; a planner stops here
+// - packArenas: an offset for every buffer
+// - writeInstructions: the instructions of every op on each device
+// - addCellCalls: calls of cells' tasks
+// - insertWaits: the remaining dependencies, which follow from the list and from reused memory
 #pragma once
 
 #include "CellTemplates.h"
@@ -444,9 +449,8 @@ struct PlanLowering : LoweringArrays {
     return computeType(group) != summary.groups(group).type();
   }
 
-  /// Whether owners cast copies in every step. Models with known dimensions only
-  /// (planning::ModelShape) have no cast function: their updates are assumed to also write the
-  /// copies.
+  /// Whether owners cast copies in every step. Tables of layers (layers.json) have no cast
+  /// function: their updates are assumed to also write the copies.
   bool casts(uint32_t group) const { return hasMaster(group) && summary.cast_function() != 0; }
 
   int32_t firstUnit(uint32_t group) const {

@@ -3,8 +3,7 @@
 //
 // - A group that is gathered once per step has one window: all tasks that read it.
 // - A group that is gathered by phase has one window per direction and per first unit that reads it
-// in a chunk. Chunks
-//   that start to read the group at the same unit share a window.
+//   in a chunk. Chunks that start to read the group at the same unit share a window.
 //
 // findUnshardHints merges windows and limits the number of images on a device. It uses the
 // preliminary list.

@@ -225,8 +225,7 @@ private:
   }
 
   /// \param first  decides before sums exist: it reads bytes that the load of the scalars clears
-  /// and to which no instruction
-  ///   adds
+  ///               and to which no instruction adds
   void decide(uint32_t device, bool first) {
     x.addCall(x.summary.clip_and_check_function(), -1, 1, 0);
     addScalars(device, bundle::UPDATE);

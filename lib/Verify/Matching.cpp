@@ -142,11 +142,8 @@ private:
   std::vector<DeviceResult> &results;
   std::vector<Finding> &findings;
   std::vector<std::vector<Shard>> owners; ///< per group, ascending
-  std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>>
-      reductions; ///< all-reduces
-                  ///< with
-                  ///< their
-                  ///< members
+  /// All-reduces with their members.
+  std::vector<std::pair<const ParticipantRecord *, std::vector<uint32_t>>> reductions;
 
   std::string device(uint32_t index) const { return model.plan.devices[index].name; }
   void fail(Code code, int32_t on, int64_t instruction, const std::string &message) {

@@ -5,9 +5,9 @@
 // the same bytes. Data from other devices is assumed to be the declared value; the sender's replay
 // verifies that.
 //
-//   SymbolicExecution.cpp         instructions: values that are read, written and accumulated
-//   Contents.cpp       contents of bytes: reading, writing, adding
-//   Contributions.cpp  required contributions of an accumulator when it is read
+//   SymbolicExecution.cpp   instructions: values that are read, written and accumulated
+//   Contents.cpp            contents of bytes: reading, writing, adding
+//   Contributions.cpp       required contributions of an accumulator when it is read
 #pragma once
 
 #include "IntervalMap.h"

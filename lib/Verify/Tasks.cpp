@@ -187,14 +187,8 @@ private:
   }
 
   void checkCast() {
-    if (instruction.phase() != bundle::GATHER &&
-        instruction.phase() != bundle::BACKWARD) // BACKWARD:
-                                                 // for
-                                                 // copies
-                                                 // that
-                                                 // only
-                                                 // backwards
-                                                 // read
+    // In phase BACKWARD are copies that only backwards read.
+    if (instruction.phase() != bundle::GATHER && instruction.phase() != bundle::BACKWARD)
       fail(Code::Task, "is in phase " + bundle::Phase_Name(instruction.phase()) +
                            ", expects GATHER or BACKWARD");
     if (!isGroup() || !model.hasCopy(uint32_t(compute.group())))

@@ -43,7 +43,7 @@ def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None 
          **options: Unpack[PlanOptions]) -> Report:
     """Chooses a plan for a model on a cluster, or evaluates a given one: `zorse-plan`.
 
-    model: an ONNX file, a bundle, or a table of layers; or `model_shape`, model dimensions such as "llama-7b". plan: a plan.json to evaluate
+    model: an ONNX file, a bundle, or a table of layers; or `model_shape`, a known model, dimensions or a config.json ("llama-7b"). plan: a plan.json to evaluate
     instead of searching for one. global_batch_size: samples per step. options: PlanOptions. Raises ZorseError with the planner's message: for a plan that does not
     fit it names the devices and the missing memory.
     """
@@ -52,8 +52,6 @@ def plan(model: Path | None = None, *, cluster: Path | Mapping[str, Any] | None 
         raise TypeError("expected global_batch_size, the samples per step of all devices together")
     if (model is None) == (model_shape is None):
         raise TypeError("expected a model or a model_shape, and not both")
-    if model_shape is not None and "precision" in options:  # one of the dimensions of a shape
-        model_shape = f"{model_shape},precision={options.pop('precision')}"
     with tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         files = {name: os.path.join(folder, name) for name in ("plan.json", "report.json", "page.html")}
         line = [model_file(model)] if model is not None else ["--model-shape", str(model_shape)]

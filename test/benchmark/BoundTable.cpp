@@ -2,7 +2,7 @@
 // planners, and the sensitivity of both to link speeds and efficiencies.
 //
 //     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1]
-//     [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
+//                 [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
 //
 // Prints Markdown, each row when it is ready. With --limits, fails if a cell is below this
 // project's goal or below another planner.
@@ -113,12 +113,13 @@ int main(int argc, char **argv) {
   const uint64_t seed = std::strtoull(options["seed"].c_str(), nullptr, 10);
   const bool others = options["others"] == "1";
 
-  std::printf("| cluster | model | η | idle | kernel | balance | recompute | bubble | exposed | "
+  std::printf("| cluster | model | η | with links | idle | kernel | balance | recompute | bubble | "
+              "exposed | "
               "step, s | tokens/s | planned in, s |");
   for (const Baseline &b : baselines())
     if (others)
       std::printf(" %s |", b.title);
-  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|---|%s\n",
+  std::printf("\n|---|---|---|---|---|---|---|---|---|---|---|---|---|%s\n",
               others ? "---|---|---|---|---|" : "");
   int missed = 0, beaten = 0, cells = 0, infeasible = 0;
   std::string sensitivity;
@@ -134,15 +135,16 @@ int main(int argc, char **argv) {
       double best = 0;
       if (own.efficiency) {
         const Efficiency &e = *own.efficiency;
-        std::printf(
-            "| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f | %.0f | %.1f |",
-            std::toupper(setting.letter), model.c_str(), e.eta, e.idle, e.kernel, e.balance,
-            e.recompute, e.bubble, e.exposed, e.step, kTokensPerStep / e.step, own.seconds);
+        std::printf("| %c | %s | **%.3f** | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.3f | %.2f "
+                    "| %.0f | %.1f |",
+                    std::toupper(setting.letter), model.c_str(), e.eta, e.bytes / e.step, e.idle,
+                    e.kernel, e.balance, e.recompute, e.bubble, e.exposed, e.step,
+                    kTokensPerStep / e.step, own.seconds);
         missed += e.eta < goal(setting.letter, model);
       } else {
         ++infeasible;
         missed += goal(setting.letter, model) > 0;
-        std::printf("| %c | %s | none: %s | | | | | | | | | %.1f |", std::toupper(setting.letter),
+        std::printf("| %c | %s | none: %s | | | | | | | | | | %.1f |", std::toupper(setting.letter),
                     model.c_str(), firstLine(own.why).c_str(), own.seconds);
       }
       std::fflush(stdout);

@@ -2,7 +2,7 @@
 // models/clusters.
 //
 //     groups-on-clusters [--clusters=abcdef] [--models=7b,13b,33b,65b] [--size=8] [--candidates=N]
-//     [--seed=N] [--least=1]
+//                        [--seed=N] [--least=1]
 //
 // Prints Markdown, each row when it is ready, and the geometric mean of the gains over all cells
 // that have a plan without groups. Fails if a plan is slower than without groups, or if the mean
@@ -63,7 +63,7 @@ int main(int argc, char **argv) {
     std::stringstream models(options["models"]);
     for (std::string name; std::getline(models, name, ',');) {
       const auto made = llamaOnCluster(setting, name);
-      DivisibleShape model(made->shape);
+      DivisibleLlama model(made->shape);
       SearchOptions search;
       search.candidates = static_cast<uint32_t>(number("candidates"));
       search.seed = number("seed");

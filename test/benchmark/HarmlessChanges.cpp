@@ -12,7 +12,7 @@
 #include "BenchmarkOptions.h"
 #include "DescribeStrategy.h"
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 #include "zorse/Planning/Search.h"
 
 #include <algorithm>
@@ -117,8 +117,8 @@ ClusterSpec randomCluster(Random &random, int maxDevices) {
   return spec;
 }
 
-ModelShape randomModel(Random &random) {
-  ModelShape shape;
+LlamaShape randomModel(Random &random) {
+  LlamaShape shape;
   shape.name = "random";
   shape.layers = pick<int64_t>(random, {4, 8, 12, 24});
   shape.hidden = pick<int64_t>(random, {512, 1024, 2048});

@@ -2,7 +2,7 @@
 // per step, with a sequence length that suits the cluster.
 #pragma once
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 #include "zorse/Planning/Strategy.h"
 
 #include <cstdio>
@@ -24,7 +24,7 @@ inline constexpr ClusterSetting kClusterSettings[] = {
 inline constexpr int64_t kTokensPerStep = 1 << 20;
 
 struct LlamaOnCluster {
-  ModelShape shape;
+  LlamaShape shape;
   bundle::ModelSummary summary;
   Cluster cluster;
   std::optional<CostModel> costs;
@@ -47,9 +47,9 @@ inline std::unique_ptr<LlamaOnCluster> llamaOnCluster(const ClusterSetting &sett
   if (cluster.failed())
     fail(cluster.message());
   made->cluster = std::move(*cluster);
-  std::optional<ModelShape> shape = findModelShape("llama-" + model);
+  std::optional<LlamaShape> shape = findLlamaShape("llama-" + model);
   if (!shape)
-    fail("no model 'llama-" + model + "'; known are " + knownModelShapes());
+    fail("no model 'llama-" + model + "'; known are " + knownLlamaShapes());
   shape->sequence = setting.sequence;
   shape->computeType = bundle::F16; // V100 and T4 do not support bfloat16
   Result<bundle::ModelSummary> summary = makeSummary(*shape);

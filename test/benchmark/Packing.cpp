@@ -3,13 +3,14 @@
 // the simulated clock. Also measures the steady-state step time, with steps overlapping as far as
 // waits allow, relative to the same list with separate memory for every buffer.
 //
-//     packing [--plans=N] [--list]     default 300; --list names the plans and devices beyond
-//     either limit
+//     packing [--plans=N] [--list]
+//
+// --plans: default 300. --list names the plans and devices beyond either limit.
 //
 // Fails if more than 1 % of the devices, given 1.03 times the peak of live bytes, have a larger
 // arena, or if more than 1 % of the plans take more than 1.01 times the time without sharing.
+#include "LlamaShape.h"
 #include "RandomPlan.h"
-#include "zorse/Planning/ModelShape.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Step/StepGraph.h"
 
@@ -91,7 +92,7 @@ int main(int argc, char **argv) {
   size_t roomy = 0; // devices above the limit when memory is unlimited: the data of updates is then
                     // placed after all other data
   for (int p = 0; p < plans; ++p) {
-    std::optional<planning::ModelShape> shape = planning::findModelShape(shapes[p % 4]);
+    std::optional<planning::LlamaShape> shape = planning::findLlamaShape(shapes[p % 4]);
     if (shape)
       shape->sequence = 1024;
     const auto summary = shape ? planning::makeSummary(*shape)

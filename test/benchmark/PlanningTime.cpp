@@ -2,9 +2,9 @@
 // plan.json, and the quality of the plan.
 #include "Layout/StrategySimulator.h"
 
+#include "LlamaShape.h"
 #include "zorse/Planning/CostModel.h"
 #include "zorse/Planning/LowerBound.h"
-#include "zorse/Planning/ModelShape.h"
 #include "zorse/Planning/Search.h"
 
 #include <chrono>
@@ -76,9 +76,9 @@ int main(int argc, char **argv) {
   auto number = [&](const char *name, long otherwise) {
     return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise;
   };
-  auto shape = findModelShape(flags["model"]);
+  auto shape = findLlamaShape(flags["model"]);
   if (!shape)
-    return fail("unknown model '" + flags["model"] + "'; known are " + knownModelShapes());
+    return fail("unknown model '" + flags["model"] + "'; known are " + knownLlamaShapes());
   shape->sequence = number("sequence", 2048);
   shape->computeType = flags["type"] == "bf16"  ? bundle::BF16
                        : flags["type"] == "f32" ? bundle::F32

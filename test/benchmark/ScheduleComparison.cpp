@@ -1,8 +1,9 @@
 // schedule_comparison: step times of the schedules on stages of unequal times over slow links, as
 // multiples of a lower bound for every order:
 //
-//   T >= max over stages s of  m (F_s + B_s + W_s) + sum over i < s of (F_i + B_i + 2 c_i)       c:
-//   a transfer, latency included
+//   T >= max over stages s of  m (F_s + B_s + W_s) + sum over i < s of (F_i + B_i + 2 c_i)
+//
+// c_i is the time of a transfer, latency included.
 //
 // If the backward is split, W may follow after all others. The bound then has only the way in, the
 // sum of (F_i + c_i).

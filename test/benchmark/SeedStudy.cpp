@@ -3,7 +3,7 @@
 // device and to the step, the missing memory, and the stages.
 //
 //     seed-study --cluster=FILE [--model=llama-7b] [--sequence=N] [--seeds=N] [--pipeline-stages=1]
-//     [--on=FILE,FILE]
+//                [--on=FILE,FILE]
 //
 // --on: evaluates the same layouts also on clusters that differ only in links, to find the
 // expensive links.
@@ -11,8 +11,8 @@
 
 #include "DescribeStrategy.h"
 
+#include "LlamaShape.h"
 #include "zorse/Planning/LowerBound.h"
-#include "zorse/Planning/ModelShape.h"
 
 #include <algorithm>
 #include <chrono>
@@ -41,7 +41,7 @@ int main(int argc, char **argv) {
     options[name] = equals + 1;
   }
   auto cluster = readClusterFile(options["cluster"]);
-  auto shape = findModelShape(options["model"]);
+  auto shape = findLlamaShape(options["model"]);
   if (cluster.failed() || !shape) {
     std::fprintf(stderr, "%s\n", cluster.failed() ? cluster.message().c_str() : "unknown model");
     return 2;

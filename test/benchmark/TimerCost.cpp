@@ -2,11 +2,11 @@
 // clusters.
 //
 //     timer-cost [--clusters=A.yaml,B.yaml] [--model=llama-7b] [--sequence=2048] [--seeds=4]
-//     [--schedules=4]
+//                [--schedules=4]
 #include "Layout/StrategySimulator.h"
 #include "Search/Candidates.h"
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 
 #include <cmath>
 #include <cstdio>
@@ -59,7 +59,7 @@ int main(int argc, char **argv) {
   std::stringstream files(options["clusters"]);
   for (std::string file; std::getline(files, file, ',');) {
     auto cluster = readClusterFile(file);
-    auto shape = findModelShape(options["model"]);
+    auto shape = findLlamaShape(options["model"]);
     if (cluster.failed() || !shape)
       return std::fprintf(stderr, "%s\n",
                           cluster.failed() ? cluster.message().c_str() : "unknown model"),

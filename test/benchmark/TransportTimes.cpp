@@ -4,9 +4,10 @@
 //
 //   transfer        half of a round trip of two transfers
 //   socket          the same bytes with send and recv on one TCP connection: the kernel's cost for
-//   any caller all-gather      two owners with half of the bytes each; memcpy of half the bytes is
-//   the minimum for each reduce-scatter  two contributors of all bytes (f32), two owners of a half
-//   each; same minimum
+//                   any caller
+//   all-gather      two owners with half of the bytes each; memcpy of half the bytes is the
+//                   minimum for each
+//   reduce-scatter  two contributors of all bytes (f32), two owners of a half each; same minimum
 //
 // Prints medians, or with --least the minimum of each, for a machine with other work. GB/s count
 // the bytes that one device receives. "gloo cpu" is the CPU time of both processes together; like

@@ -1,15 +1,15 @@
-"""Predicts steps that others have published, and prints the ratio of measured to predicted seconds.
+"""Predicts steps that others have published, and compares them with the published seconds.
 
-    published_steps.py [ROW…]
+    published_steps.py [ROW…] [--median 0.08] [--worst 0.2]
 
 Rows: published-steps.csv, all of equal GPUs. A row states its layout: replicas (dp), devices of a group (tp), stages
 (pp), samples of a micro-batch, recomputation and sharding. The script writes it as a plan (devices of a group are
-adjacent, then replicas, then stages, as in Megatron-LM) and lets zorse-plan simulate it, without a search. The shape
-of a GPT has two thirds of the width of its MLP, because the MLPs of `--model-shape` have a gate. Links of a node
-without a published value are 400 GB/s for H100.
+adjacent, then replicas, then stages, as in Megatron-LM) and lets zorse-plan simulate it, without a search. Links of a
+node without a published value are 400 GB/s for H100.
 
-A framework is slower than the compiled kernels that the model describes, by a constant factor. Therefore rows are
-compared with the others of their framework: the last lines print the ratios with and without tensor parallelism.
+A framework is slower than the compiled kernels that the model describes, by a constant factor. For every framework,
+this factor is the median ratio of measured to predicted seconds of every second row without tensor parallelism; the
+other rows are then predicted with it. Fails if the median of their errors exceeds --median, or the largest --worst.
 """
 import argparse
 import csv
@@ -59,8 +59,7 @@ def predict(row, folder):
     for kind, content in (("cluster.yaml", cluster), ("plan.json", plan)):
         with open(paths[kind], "w") as f:
             json.dump(content, f)
-    ffn = int(row["ffn"]) if row["arch"] == "llama" else round(int(row["ffn"]) * 2 / 3)
-    shape = f"layers={row['layers']},hidden={row['hidden']},heads={row['heads']},kv_heads={row['kv_heads']},ffn={ffn},vocabulary={row['vocab']},precision={row['precision']}"
+    shape = "family={arch},layers={layers},hidden={hidden},heads={heads},kv_heads={kv_heads},ffn={ffn},vocabulary={vocab},precision={precision}".format(**row)
     done = subprocess.run([os.path.join(z.BIN, "zorse-plan"), "--model-shape", shape, "--seq-length", row["seq"], "--global-batch-size", row["global_batch"], "--cluster", paths["cluster.yaml"],
                            "--plan", paths["plan.json"], "--json", paths["report.json"], "--quiet"], capture_output=True, text=True)
     if done.returncode:
@@ -69,25 +68,43 @@ def predict(row, folder):
         return json.load(f)["step_seconds"]
 
 
+def errors_of(ratios):
+    """Errors of every second row, predicted with the median ratio of the others."""
+    factor = statistics.median(ratios[::2])
+    return factor, [ratio / factor - 1 for ratio in ratios[1::2]]
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", nargs="*", metavar="ROW")
+    parser.add_argument("--median", type=float, default=0.08)
+    parser.add_argument("--worst", type=float, default=0.2)
     given = parser.parse_args()
     with open(os.path.join(HERE, "published-steps.csv")) as f:
         rows = [row for row in csv.DictReader(f) if not given.rows or any(row["id"].startswith(word) for word in given.rows)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         predicted = dict(zip([row["id"] for row in rows], pool.map(lambda row: predict(row, folder), rows)))
-    ratios = {}
+    ratios, refused = {}, 0
     for row in rows:
         found = predicted[row["id"]]
         if isinstance(found, str):
+            refused += 1
             print(f"{row['id']}: {found}")
             continue
         ratio = float(row["step_s"]) / found
         ratios.setdefault((row["framework"], int(row["tp"]) > 1), []).append(ratio)
         print(f"{row['id']:9} {row['gpus']:>5} {row['gpu']:9} dp {row['dp']:>4} tp {row['tp']:>2} pp {row['pp']:>2}  measured {float(row['step_s']):8.3f} s, predicted {found:8.3f} s, ratio {ratio:.2f}")
+    errors = []
     for (framework, divided), found in sorted(ratios.items()):
-        print(f"{framework}, {'with' if divided else 'without'} tensor parallelism: {len(found)} rows, median {statistics.median(found):.2f}, {min(found):.2f} to {max(found):.2f}")
+        line = f"{framework}, {'with' if divided else 'without'} tensor parallelism: {len(found)} rows, ratio {statistics.median(found):.2f}, {min(found):.2f} to {max(found):.2f}"
+        if not divided and len(found) > 1:
+            factor, here = errors_of(found)
+            errors += here
+            line += f"; with a factor of {factor:.2f}, {len(here)} others are off by {', '.join(f'{100 * e:+.0f}' for e in here)} %"
+        print(line)
+    sizes = sorted(abs(e) for e in errors) or [0.0]
+    print(f"{len(errors)} steps of others without tensor parallelism, predicted with one factor per framework: median error {100 * statistics.median(sizes):.1f} % (limit {100 * given.median:g} %), worst {100 * sizes[-1]:.1f} % (limit {100 * given.worst:g} %); {refused} refused")
+    return refused > 0 or statistics.median(sizes) > given.median or sizes[-1] > given.worst
 
 
 if __name__ == "__main__":

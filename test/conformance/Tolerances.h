@@ -8,12 +8,10 @@
 //   + - * / sqrt      u |y|, u = 2^-24 (2^-53 for f64)
 //   exp log tanh erf  a few u |y|: guaranteed by the polynomials (kExp, ...)
 //   sums of n terms   u min(n - 1, 6 sqrt(n)) sum |x|, in any order. n - 1 is certain; if rounding
-//   errors have mean 0,
-//                     6 sqrt(n) is exceeded with a probability of n 3e-8 (Higham and Mary, 2019,
-//                     with lambda = 6)
+//                     errors have mean 0, 6 sqrt(n) is exceeded with a probability of n 3e-8
+//                     (Higham and Mary, 2019, with lambda = 6)
 //   half precision    the distance between the rounded ends of the interval: 0 if the whole
-//   interval is rounded to one
-//                     number
+//                     interval is rounded to one number
 //
 // The band therefore depends on the numbers: it is wide if a sum cancels, and 0 if nothing is
 // rounded.

@@ -1,8 +1,9 @@
 // Tests that GPU-to-GPU transfers give the same bits as blocking transports. Runs random lists of
 // operations on emulated GPUs with the fake NCCL and compares the results with plain sums.
 //
-//   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]     one thread or process
-//   per GPU
+//   direct-conformance [--devices N] [--lists N] [--first SEED] [--spawn]
+//
+// There is one thread per GPU, or with --spawn one process.
 //
 // The lists contain transfers, gathers and reductions of uneven shards with any members, in place
 // and in separate buffers, in one or several rounds, and sums of more terms than one function adds.

@@ -3,22 +3,19 @@
 // also checks every access.
 //
 //   kernel-conformance [--quick] [--seeds=N] [--first-seed=N] [--class=NAME] [--type=TYPE]
-//   [--arch=ARCH | --ptx=ARCH]
-//                      [--record=FOLDER [--times]] [--verbose]
+//                      [--arch=ARCH | --ptx=ARCH] [--record=FOLDER [--times]] [--verbose]
 //
-// --arch=sm_90  compiles for this architecture and runs on this machine's first GPU instead of the
-// emulator
-// --ptx=sm_90   interprets the PTX text for this architecture and compares its results bit by bit
-// with those of the
-//               emulator for the bitcode of the PTX
-// --record      writes the compiled cases and expected results to a directory, for gpu-probe on a
-// machine with a GPU,
-//               and runs nothing; with --times, one large shape of each class, to measure its time
+// - --arch=sm_90: compiles for this architecture and runs on this machine's first GPU instead of
+//   the emulator.
+// - --ptx=sm_90: interprets the PTX text for this architecture and compares its results bit by bit
+//   with those of the emulator for the bitcode of the PTX.
+// - --record: writes the compiled cases and expected results to a directory, for gpu-probe on a
+//   machine with a GPU, and runs nothing. With --times, one large shape of each class, to measure
+//   its time.
 //
 // Every class of kernels is run in every type with the shapes of a fixed list and with eight random
-// shapes per seed.
-// --quick uses a few of the fixed ones. Fails on a finding, on a number outside its band, and if a
-// class has fewer than 20 shapes (unless --quick, --class or --type is given).
+// shapes per seed. --quick uses a few of the fixed ones. Fails on a finding, on a number outside
+// its band, and if a class has fewer than 20 shapes (unless --quick, --class or --type is given).
 #include "PtxReader.h"
 #include "Recorder.h"
 #include "Routines.h"

@@ -1,25 +1,23 @@
 // Stand-in for libcuda.so.1. GPU memory is host memory; kernels are bitcode and run on the
 // emulator. Unordered accesses are detected (Streams.h) and printed, and the call fails.
 //
-//   ZORSE_EMULATOR_DRIVER=n     the CUDA version of the driver, default 13000
-//   ZORSE_EMULATOR_CHECK=1      check every access of kernels
-//   ZORSE_EMULATOR_DEVICES=n    the number of GPUs, default 1
-//   ZORSE_EMULATOR_GPUS=list    these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", the fastest
-//   first, as in CUDA's default order:
-//                               "Tesla T4,75,15360,41". CUDA_DEVICE_ORDER sets their order;
-//                               CUDA_VISIBLE_DEVICES takes numbers and UUIDs. All models are
-//                               replaced by the emulator's architecture, "emu", unless the list
-//                               ends with ";real"
-//   ZORSE_EMULATOR_PACE=rate    work takes the time of its bytes of GPU memory at this rate
-//   (bytes/s); streams have threads ZORSE_EMULATOR_LINK=rate    at a pace: transfers between a GPU
-//   and the host, or between GPUs (FakeNccl.cpp), take the time of
-//                               their bytes at this rate; default: no additional time
-//   ZORSE_EMULATOR_COMPUTE=0    at a pace: kernels and products only take their time and compute
-//   nothing, so that times do not depend
-//                               on the machine
-//   ZORSE_EMULATOR_IDLE=1       skip the work that a run puts on its queues' streams, for measuring
-//   the host's time ZORSE_EMULATOR_DELAYS=seed  streams have threads that sleep at random, up to 2
-//   ms; default: work is done when it is put on a stream
+// - ZORSE_EMULATOR_DRIVER=n: the CUDA version of the driver, default 13000
+// - ZORSE_EMULATOR_CHECK=1: check every access of kernels
+// - ZORSE_EMULATOR_DEVICES=n: the number of GPUs, default 1
+// - ZORSE_EMULATOR_GPUS=list: these GPUs instead, as "MODEL,CAPABILITY,MIB,BUS;...", the fastest
+//   first, as in CUDA's default order; for example "Tesla T4,75,15360,41". CUDA_DEVICE_ORDER sets
+//   their order; CUDA_VISIBLE_DEVICES takes numbers and UUIDs. All models are replaced by the
+//   emulator's architecture, "emu", unless the list ends with ";real"
+// - ZORSE_EMULATOR_PACE=rate: work takes the time of its bytes of GPU memory at this rate
+//   (bytes/s); streams have threads
+// - ZORSE_EMULATOR_LINK=rate: at a pace, transfers between a GPU and the host, or between GPUs
+//   (FakeNccl.cpp), take the time of their bytes at this rate; default: no additional time
+// - ZORSE_EMULATOR_COMPUTE=0: at a pace, kernels and products only take their time and compute
+//   nothing, so that times do not depend on the machine
+// - ZORSE_EMULATOR_IDLE=1: skip the work that a run puts on its queues' streams, for measuring the
+//   host's time
+// - ZORSE_EMULATOR_DELAYS=seed: streams have threads that sleep at random, up to 2 ms; default:
+//   work is done when it is put on a stream
 #include "DriverHandles.h"
 #include "EmulatedGpus.h"
 #include "HostCode.h"

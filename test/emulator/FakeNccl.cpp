@@ -4,16 +4,15 @@
 // printed, and their streams fail. Ranks that issue the same operations in different orders wait
 // for each other, as with NCCL. Communicators are non-blocking. Using one GPU twice is an error.
 //
-//   ZORSE_NCCL_VERSION=22803,22105    the version; several: indexed by ZORSE_RANK, the last one for
-//   all others ZORSE_EMULATOR_LINK=rate          bytes/s in each direction of a GPU. An operation
-//   lasts from the arrival of all participants for the
-//                                     time of its incoming or outgoing bytes, whichever is longer;
-//                                     default: no additional time
-//   ZORSE_NCCL_FAULT=hang@17:1        the 17th operation of rank 1 of a communicator never ends
-//   (all communicators of a process are
-//                                     counted together, from 0);
-//                    fail@17:1        it fails and the communicator reports an error; wrong@17:1 it
-//                    receives wrong bytes
+// - ZORSE_NCCL_VERSION=22803,22105: the version; several: indexed by ZORSE_RANK, the last one for
+//   all others
+// - ZORSE_EMULATOR_LINK=rate: bytes/s in each direction of a GPU. An operation lasts from the
+//   arrival of all participants for the time of its incoming or outgoing bytes, whichever is
+//   longer; default: no additional time
+// - ZORSE_NCCL_FAULT=hang@17:1: the 17th operation of rank 1 of a communicator never ends (all
+//   communicators of a process are counted together, from 0)
+// - ZORSE_NCCL_FAULT=fail@17:1: it fails and the communicator reports an error
+// - ZORSE_NCCL_FAULT=wrong@17:1: it receives wrong bytes
 #include "NcclMeeting.h"
 #include "StandIn.h"
 

@@ -3,7 +3,7 @@
 // sector is moved.
 //
 //   kernel-traffic UNITS.mlir [ROWS] [LEAST EFFICIENCY] [MOST TIMES] [MOST FORWARD] [MOST BACKWARD]
-//   [MOST CONFLICTS]
+//                  [MOST CONFLICTS]
 //
 // UNITS.mlir is the output of zorse-compile --compile-to=backward --emit units. Fails on findings,
 // and if the efficiency of all kernels together is below LEAST EFFICIENCY. A block consists of the

@@ -3,14 +3,12 @@
 //
 // - Every 4 bytes of an arena are one 64-bit word. Arenas are poisoned at the start.
 // - A forward call hashes its inputs row by row. A result depends on every input word and on the
-// global index of its
-//   sample, but not on how samples are split into micro-batches.
+//   global index of its sample, but not on how samples are split into micro-batches.
 // - Gradients of parameters and sums are modular sums over rows. Every order and every split gives
-// the same word.
+//   the same word.
 // - Transfers are a rendezvous without buffers.
 // - The outputs of a call are poison between its start and its end, and its inputs must not be
-// written in this time.
-//   Conflicting accesses that overlap are a race.
+//   written in this time. Conflicting accesses that overlap are a race.
 #pragma once
 
 #include "bundle.pb.h"

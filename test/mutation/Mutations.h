@@ -2,16 +2,16 @@
 // change, at both ends of a transfer if a compiler bug would affect both. Most mutations keep sizes
 // and order legal.
 //
-//   OrderMutations.cpp    ordering, waits
-//   MatchMutations.cpp    matching
-//   PlaceMutations.cpp    offsets, sizes, lifetimes
-//   StateMutations.cpp    groups, extents, versions
-//   ScaleMutations.cpp    scales
-//   ValueMutations.cpp    rows, values, tasks
+//   OrderMutations.cpp      ordering, waits
+//   MatchMutations.cpp      matching
+//   PlaceMutations.cpp      offsets, sizes, lifetimes
+//   StateMutations.cpp      groups, extents, versions
+//   ScaleMutations.cpp      scales
+//   ValueMutations.cpp      rows, values, tasks
 //   ResidencyMutations.cpp  state and activations on the host, recomputed activations
-//   LevelMutations.cpp    sums and gathers along nodes and sites
-//   StepMutations.cpp     the step boundary: faults that only the second step or an evaluation
-//   shows
+//   LevelMutations.cpp      sums and gathers along nodes and sites
+//   StepMutations.cpp       the step boundary: faults that only the second step or an evaluation
+//                           shows
 #pragma once
 
 #include "RealPrograms.h"

@@ -16,8 +16,8 @@ struct RandomCase {
 /// Makes case `seed`, which is the same on every machine.
 ///
 /// - Plans: tilings of any shape; pipelines with uneven shares and micro-batches; devices with
-/// several model chunks
-///   (interleaved); several pipelines of different depths; the whole model on every device.
+///   several model chunks (interleaved); several pipelines of different depths; the whole model on
+///   every device.
 /// - Schedules: 1f1b, gpipe, timed and random orders that do not deadlock.
 /// - Owners: a default, shares of 0 to 100 % on any devices, or ranges of elements.
 ///

@@ -2,9 +2,9 @@
 // than the lower bound.
 #include "Optima.h"
 
+#include "LlamaShape.h"
 #include "RandomPlan.h"
 #include "zorse/Planning/LowerBound.h"
-#include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>
 
@@ -18,6 +18,8 @@ void expectSound(const Efficiency &e, const std::string &what) {
   EXPECT_NEAR(e.idle * e.kernel * e.balance * e.recompute * e.bubble * e.exposed, e.eta, 1e-9)
       << what;
   EXPECT_NEAR(e.eta * e.step, e.bound, 1e-9 * e.bound) << what;
+  EXPECT_LE(e.bytes, e.step * (1 + 1e-9)) << what;
+  EXPECT_GE(e.bytes, e.bound * (1 - 1e-9)) << what;
   for (double factor : {e.eta, e.idle, e.kernel, e.balance, e.recompute, e.bubble, e.exposed}) {
     EXPECT_GT(factor, 0) << what;
     EXPECT_LE(factor, 1 + 1e-9) << what;
@@ -63,7 +65,7 @@ TEST(Efficiency, NoLayoutBeatsTheBound) {
 
 /// Arbitrary tilings, orders and numbers of devices, with split and whole backwards.
 TEST(Efficiency, NoRandomPlanBeatsTheBound) {
-  ModelShape shape;
+  LlamaShape shape;
   shape.name = "small";
   shape.layers = 2;
   shape.hidden = 64;

@@ -1,9 +1,11 @@
 // Compares the planner with the best of all rectangle tilings and task orders of tiny instances
 // (set 2).
 //
-//     compare-tilings --compute FIRST COUNT [--threads=N] > tilings.jsonl     compute the optima,
-//     one JSON object per line compare-tilings tilings.jsonl [--every=N] [--verbose] compare the
-//     planner with them
+//     compare-tilings --compute FIRST COUNT [--threads=N] > tilings.jsonl
+//     compare-tilings tilings.jsonl [--every=N] [--verbose]
+//
+// The first form computes the optima, one JSON object per line. The second compares the planner
+// with them.
 //
 // Fails if the file is older than the simulator, or if the planner's plan is more than 2 % slower
 // than the optimum.

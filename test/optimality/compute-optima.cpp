@@ -1,7 +1,7 @@
 // Enumerates all layouts of small random instances and prints their optima.
 //
 //     compute-optima FIRST COUNT [--start=optima.jsonl] [--threads=N] [--devices=N --units=N
-//     --global-batch-size=N]
+//                    --global-batch-size=N]
 //
 // Prints one line per seed, in order, and progress on stderr. --start reads optima of an older
 // simulator; their layouts bound the search from the start.

@@ -1,9 +1,12 @@
 // A launcher and a rank for LaunchTest. Arguments control their behavior, so that tests can kill
 // it, stop it and read its output.
 //
-//   launch-probe [--world N] [--first R --local N --store host:port] [--restarts N] [--names
-//   a,b,...] [--from TEXT] [--deadline S] -- COMMAND... launch-probe rank STEPS             a rank:
-//   joins, takes steps of 20 ms through the gate, leaves; 130 when stopped early
+//   launch-probe [--world N] [--first R --local N --store host:port] [--restarts N]
+//                [--names a,b,...] [--from TEXT] [--deadline S] -- COMMAND...
+//   launch-probe rank STEPS
+//
+// The second form is a rank. It joins, takes steps of 20 ms through the gate, and leaves; 130 when
+// stopped early.
 #include "zorse/runtime/Launch.h"
 
 #include <csignal>

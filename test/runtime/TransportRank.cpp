@@ -1,14 +1,19 @@
 // transport-rank MODE --folder DIR --rank R --ranks N [options]: one rank of a Gloo transport, for
 // tests that start ranks in any way (network namespaces, hosts with a shared directory).
 //
-//   random     random operations, compared bit by bit with plain sums         --seed, --operations,
-//   --count, --max-steps, --queues gather     all-gathers of equal shards; rank 0 prints the
-//   seconds of the fastest one   --mib, --repeat reduce     reduce-scatters of equal shards, same
-//   options and output transfer   rank 0 sends to the last rank, same options and output endless
-//   endless sums
+// - random: random operations, compared bit by bit with plain sums. Options: --seed, --operations,
+//   --count, --max-steps, --queues
+// - gather: all-gathers of equal shards; rank 0 prints the seconds of the fastest one. Options:
+//   --mib, --repeat
+// - reduce: reduce-scatters of equal shards, same options and output
+// - transfer: rank 0 sends to the last rank, same options and output
+// - endless: endless sums
 //
-//   --local-addr ADDRESS   --sites 0,0,1,1   --contexts N (to ranks of other sites)   --delays
-//   MILLISECONDS (injected)
+// Options of all modes:
+// - --local-addr ADDRESS
+// - --sites 0,0,1,1
+// - --contexts N: to ranks of other sites
+// - --delays MILLISECONDS: injected
 #include "FileGroup.h"
 #include "RandomOperations.h"
 

@@ -3,7 +3,7 @@
 //
 //   alpha   load x, F(unit 0): y = 2 x, send y; owns w[0, 2)
 //   beta    receive y, F(unit 1): loss = y . w, B(unit 1): gradient of w; owns w[2, 4), gathers w,
-//   reduces its gradient to both
+//           reduces its gradient to both
 //
 // It has two micro-batches of 3 and 2 rows. Every instruction waits for all earlier instructions on
 // its device, because the test covers the executor and not overlap.

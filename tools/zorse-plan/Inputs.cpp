@@ -92,9 +92,8 @@ Status readModel(Options &o, const std::string &path, Inputs &inputs) {
   o.compile.weights = pipelines::Weights::Later; // planning needs only shapes
   o.compile.cluster = o.cluster; // functions are compiled for every architecture in the cluster
   Result<LoadedModel> model =
-      o.shape.empty()
-          ? loadModel(path, o.compile)
-          : shapeModel(o.shape, o.compile.sequence, o.compile.training, inputs.clusterIfAny());
+      o.shape.empty() ? loadModel(path, o.compile)
+                      : shapeModel(o.shape, o.compile, o.precisionGiven, inputs.clusterIfAny());
   if (model.failed())
     return model.error();
   inputs.model = std::move(*model);

@@ -1,8 +1,8 @@
 #include "LoadModel.h"
 
 #include "zorse/Bundle/BundleReader.h"
+#include "zorse/ModelShapes/ModelShape.h"
 #include "zorse/Pipelines/DivisibleOnnx.h"
-#include "zorse/Planning/ModelShape.h"
 #include "zorse/Support/RegularFile.h"
 
 #include <algorithm>
@@ -47,75 +47,119 @@ Result<LoadedModel> zorse::loadModel(const std::string &path, pipelines::Compile
   return model;
 }
 
-Result<LoadedModel> zorse::shapeModel(const std::string &text, int64_t sequence,
-                                      const bundle::TrainingOptions &training,
-                                      const planning::Cluster *cluster) {
-  planning::ModelShape shape;
-  shape.name = "shape";
-  shape.sequence = sequence;
-  shape.training = training;
-  bool precision = false;
+namespace {
+
+/// A shape and what else its text says.
+struct GivenShape {
+  shapes::ReadShape read;
+  std::optional<Precision> precision;
+};
+
+/// Replaces the shape by a known one, by a family or by that of a configuration; `part` has no
+/// value.
+Status startFrom(const std::string &part, shapes::ReadShape &read) {
+  if (part.size() > 5 && part.compare(part.size() - 5, 5, ".json") == 0) {
+    Result<shapes::ReadShape> config = shapes::readModelConfig(part);
+    if (config.failed())
+      return config.error();
+    read = std::move(*config);
+    return Status::success();
+  }
+  std::optional<shapes::ModelShape> known = shapes::findModelShape(part);
+  if (!known)
+    return userError("--model-shape: '" + part +
+                     "' is unknown; known shapes: " + shapes::knownModelShapes() +
+                     "; or the path of a config.json; or family= and dimensions such as layers=, "
+                     "hidden=, ffn=, heads=, vocabulary=");
+  read.shape = *known;
+  return Status::success();
+}
+
+Status applyPart(const std::string &key, const std::string &value, GivenShape &given) {
+  if (key == "precision") {
+    if (value != "f32" && value != "f16" && value != "bf16")
+      return userError("precision: expected f32, f16 or bf16, got '" + value + "'");
+    given.precision = parsePrecision(value);
+    return Status::success();
+  }
+  if (key == "family") {
+    std::optional<shapes::ModelShape> family = shapes::findFamily(value);
+    if (!family)
+      return userError("family: expected one of " + shapes::knownFamilies() + ", got '" + value +
+                       "'");
+    given.read.shape = *family;
+    return Status::success();
+  }
+  return shapes::applySetting(given.read.shape, {key, value});
+}
+
+/// \param sequence  of --seq-length; 0: not given
+Result<GivenShape> readShape(const std::string &text, int64_t sequence) {
+  GivenShape given{{*shapes::findFamily("llama"), {}}, std::nullopt};
+  given.read.shape.name = "shape";
   std::stringstream parts(text);
   for (std::string part; std::getline(parts, part, ',');) {
     const size_t equals = part.find('=');
-    if (equals == std::string::npos) {
-      std::optional<planning::ModelShape> known = planning::findModelShape(part);
-      if (!known)
-        return userError(
-            "--model-shape: '" + part +
-            "' is unknown; known shapes: " + planning::knownModelShapes() +
-            "; or set layers=, hidden=, ffn=, heads=, kv_heads=, vocabulary=, precision=");
-      known->sequence = shape.sequence;
-      known->training = training;
-      shape = *known;
-      continue;
-    }
-    const std::string key = part.substr(0, equals), value = part.substr(equals + 1);
-    if (key == "precision") {
-      precision = true;
-      if (value != "f32" && value != "f16" && value != "bf16")
-        return userError("--model-shape: precision: expected f32, f16 or bf16, got '" + value +
-                         "'");
-      shape.computeType = value == "f32"   ? bundle::F32
-                          : value == "f16" ? bundle::F16
-                                           : bundle::BF16;
-      continue;
-    }
-    const std::pair<const char *, int64_t *> keys[] = {
-        {"layers", &shape.layers},    {"hidden", &shape.hidden},
-        {"ffn", &shape.ffn},          {"heads", &shape.heads},
-        {"kv_heads", &shape.kvHeads}, {"vocabulary", &shape.vocabulary},
-        {"sequence", &shape.sequence}};
-    auto it =
-        std::find_if(std::begin(keys), std::end(keys), [&](auto &k) { return key == k.first; });
-    if (it == std::end(keys))
-      return userError("--model-shape: unknown setting '" + key +
-                       "'; known settings: layers, hidden, ffn, heads, kv_heads, vocabulary, "
-                       "sequence, precision");
-    if (value.empty() || value.size() > 15 ||
-        value.find_first_not_of("0123456789") != std::string::npos)
-      return userError("--model-shape: " + key + ": expected a whole number, got '" + value + "'");
-    *it->second = std::stoll(value);
+    Status status = equals == std::string::npos
+                        ? startFrom(part, given.read)
+                        : applyPart(part.substr(0, equals), part.substr(equals + 1), given);
+    if (status.failed())
+      return equals == std::string::npos ? status : userError("--model-shape: " + status.message());
   }
-  if (shape.kvHeads == 0)
-    shape.kvHeads = shape.heads;
+  shapes::ModelShape &shape = given.read.shape;
   if (shape.sequence == 0)
+    shape.sequence = sequence;
+  if (shape.sequence == 0 && shape.task != shapes::ModelShape::Task::Image)
     return userError("--model-shape needs --seq-length, the tokens of a sample");
-  if (!precision && cluster)
-    for (const planning::ClusterDevice &device : cluster->devices)
-      if (device.flopsPerSecond[planning::speedIndex(bundle::BF16)] <= 0)
-        shape.computeType = bundle::F16;
-  LoadedModel model;
-  if (!precision)
-    model.assumptions.push_back(
-        shape.computeType == bundle::F16
-            ? "the model computes in f16, because not every device has bf16 (--model-shape "
-              "...,precision=f32 changes it)"
-            : "the model computes in bf16 (--model-shape ...,precision=f16 changes it)");
-  Result<bundle::ModelSummary> summary = planning::makeSummary(shape);
-  if (summary.failed())
-    return summary.error();
-  model.summary = std::move(*summary);
-  model.divisible = std::make_shared<planning::DivisibleShape>(shape);
+  if (Status status = shapes::complete(shape); status.failed())
+    return status;
+  return given;
+}
+
+bool allCompute(const planning::Cluster *cluster, bundle::ElementType type) {
+  return !cluster || std::all_of(cluster->devices.begin(), cluster->devices.end(),
+                                 [&](const planning::ClusterDevice &device) {
+                                   return device.flopsPerSecond[planning::speedIndex(type)] > 0;
+                                 });
+}
+
+} // namespace
+
+Result<LoadedModel> zorse::shapeModel(const std::string &text, pipelines::CompileOptions options,
+                                      bool precisionGiven, const planning::Cluster *cluster) {
+  Result<GivenShape> given = readShape(text, options.sequence);
+  if (given.failed())
+    return given.error();
+  const shapes::ModelShape &shape = given->read.shape;
+  std::vector<std::string> assumptions = std::move(given->read.assumptions);
+  if (shape.experts > 0)
+    assumptions.push_back("every expert computes every token");
+  if (given->precision) {
+    options.precision = *given->precision;
+  } else if (!precisionGiven) {
+    const bool half = !allCompute(cluster, bundle::BF16);
+    options.precision = *parsePrecision(half ? "f16" : "bf16");
+    assumptions.push_back(
+        half ? "the model computes in f16, because not every device has bf16 (--model-shape "
+               "...,precision=f32 changes it)"
+             : "the model computes in bf16 (--model-shape ...,precision=f16 changes it)");
+  }
+  llvm::Expected<std::unique_ptr<codegen::PrivateDirectory>> folder =
+      codegen::PrivateDirectory::create("zorse-shape");
+  if (!folder)
+    return userError(llvm::toString(folder.takeError()));
+  const std::string path = (*folder)->path() + "/" + shape.name + ".onnx";
+  if (Status status = shapes::writeOnnx(shape, path); status.failed())
+    return status;
+  options.quiet = true;
+  if (shape.task == shapes::ModelShape::Task::Image)
+    options.sequence = 0; // of texts
+  if (options.train.empty() && options.freeze.empty())
+    options.train = {"*"};
+  Result<LoadedModel> model = loadModel(path, options);
+  if (model.failed())
+    return model;
+  model->assumptions = std::move(assumptions);
+  model->folder = std::move(*folder);
   return model;
 }

@@ -1,6 +1,7 @@
 // Loads the model to plan for: an ONNX file, a bundle, a summary, or model dimensions.
 #pragma once
 
+#include "zorse/Codegen/PrivateDirectory.h"
 #include "zorse/Pipelines/Compile.h"
 #include "zorse/Planning/Cluster.h"
 #include "zorse/Planning/DividedModel.h"
@@ -16,6 +17,8 @@
 namespace zorse {
 
 struct LoadedModel {
+  std::shared_ptr<codegen::PrivateDirectory> folder; ///< of the file of a shape; `divisible` reads
+                                                     ///< it
   bundle::ModelSummary summary;
   std::optional<bundle::FunctionLibrary> functions; ///< set for ONNX files and bundles
   std::optional<planning::LayerTable> layers; ///< set for tables of layers; the table's summary is
@@ -29,13 +32,12 @@ struct LoadedModel {
 /// The message of an error is empty if it has already been printed.
 Result<LoadedModel> loadModel(const std::string &path, pipelines::CompileOptions options);
 
-/// Creates the summary of a model from `text`: a known shape, key=value settings, or both,
-/// separated by commas, such as "llama-7b,precision=f16" or
-/// "layers=24,hidden=2048,ffn=5504,heads=16,vocabulary=32000". The default `precision` is bf16 if
-/// every device of the cluster supports it, otherwise f16. \param training  decides about optimizer
-/// states
-Result<LoadedModel> shapeModel(const std::string &text, int64_t sequence,
-                               const bundle::TrainingOptions &training,
-                               const planning::Cluster *cluster);
+/// Writes the graph of a model from its dimensions to a file, and loads it. \param text  a known
+/// shape, the path of a config.json, key=value settings, or several of these, separated by commas:
+/// "llama-7b,precision=f16", "family=gpt,layers=24,hidden=2048,ffn=8192,heads=16,vocabulary=50304"
+/// \param precisionGiven  whether the caller chose options.precision. If neither does the text, it
+/// is bf16 if every device of the cluster supports it, otherwise f16.
+Result<LoadedModel> shapeModel(const std::string &text, pipelines::CompileOptions options,
+                               bool precisionGiven, const planning::Cluster *cluster);
 
 } // namespace zorse

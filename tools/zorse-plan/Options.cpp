@@ -97,10 +97,12 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option("model", o.model,
                  "ONNX file, bundle, table of layers (layers.json, docs/reference/layers-json.md) "
                  "or model summary (summary.pb)");
-  app.add_option("--model-shape", o.shape,
-                 "model dimensions instead of a model: llama-7b ... llama-70b, and layers=, "
-                 "hidden=, ffn=, heads=, kv_heads=, vocabulary=, "
-                 "precision=f16 (comma-separated)");
+  app.add_option(
+      "--model-shape", o.shape,
+      "model dimensions instead of a model: a known model (llama-7b, llama3-8b, gpt2-xl, "
+      "mixtral-8x7b, t5-base, vit-base, bert-large, ...), a config.json of transformers, "
+      "or family= (llama, gpt, mixtral, bert, vit, t5), layers=, hidden=, ffn=, heads=, "
+      "kv_heads=, vocabulary=, precision= (comma-separated)");
   app.add_option("--summary", o.summary, "same as a summary as the model")->group("");
   app.add_option(
       "--cluster", o.cluster,

@@ -23,6 +23,7 @@ struct Options {
   double amount = 0, maxHours = 0, maxTotal = 0; ///< planning::RentalGoal
   int64_t batch = 0;
   bool quiet = false, verbose = false, explain = false;
+  bool precisionGiven = false; ///< --precision
   planning::SearchOptions search;
   uint32_t maxGroup = 1; ///< devices that divide a unit
   pipelines::CompileOptions compile;

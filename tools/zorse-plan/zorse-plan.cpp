@@ -339,9 +339,7 @@ static int runTool(int argc, char **argv) {
     if (!path->empty())
       if (runtime::Status status = runtime::checkWritable(*path); status.failed())
         return fail(std::string(option) + ": " + status.message());
-  if (!o.shape.empty() && app.count("--precision") > 0)
-    return fail("--precision: is for models that are compiled; add it to --model-shape, as in "
-                "--model-shape llama-7b,precision=bf16");
+  o.precisionGiven = app.count("--precision") > 0;
   o.compile.optimizerGiven = app.count("--optimizer") > 0 || app.count("--momentum") > 0;
   Status status = model.resolve(o.compile);
   if (status.succeeded())

@@ -1,7 +1,7 @@
 // The compiler as one function: the implementation of zorse-compile.
 //
-//     import → recognize → units → backward → lower → plan → kernels → step → exec → verify →
-//     bundle
+//     import → recognize → units → backward → lower → plan → kernels → step → exec
+//     → verify → bundle
 //
 // The phases between the first and the last are passes (docs/internals/passes.md). compileModel can
 // stop after any of them, and print or dump its result.

@@ -19,8 +19,8 @@ struct Team;
 /// that its compiled function launches (lib/Planning/Costs/GpuTimes.h). This needs
 /// UnitFunction.work in the summary. On other devices, the time of r rows is
 ///
-///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth),   e(r) = r·p / (r·p +
-///     halfRows)
+///     launch + max(FLOPs(r) / (speed * e(r)), bytes(r) / memory bandwidth)
+///     e(r) = r·p / (r·p + halfRows)
 ///
 /// where p is the number of matrix rows (positions) of one sample: the product of all dimensions
 /// except the last of the unit's largest value; for ids, of all dimensions.

@@ -38,10 +38,14 @@ struct CpuCommunicationCost {
 
 /// Network topology. Immutable; threads may share it.
 ///
-///     in a node       sender's device link out · bus · receiver's device link in   latency: of the
-///     device link, once, and the bus in a site       NIC out · fabric · NIC in of the fabric and
-///     both NICs between sites   NIC out · uplink out · pair · uplink in · NIC in of the pair, both
-///     uplinks and both NICs
+///     in a node       sender's device link out · bus · receiver's device link in
+///     in a site       NIC out · fabric · NIC in
+///     between sites   NIC out · uplink out · pair · uplink in · NIC in
+///
+/// Latencies that count:
+/// - in a node: of the device link, once, and of the bus;
+/// - in a site: of the fabric and of both NICs;
+/// - between sites: of the pair, of both uplinks and of both NICs.
 ///
 /// The rate of a flow is at most the minimum of the `flow` limits and bandwidths on its route.
 /// Links without a bandwidth are unlimited. Small messages are slower: a message of n bytes takes

@@ -70,9 +70,8 @@ public:
   /// Returns the order of a device's tasks. The devices of the next stage must have been ordered.
   /// \param mine            the device's cells
   /// \param behind          cells of the next stage, on all its devices
-  /// \param warmupForwards   forwards before the first backward (HARP's launch counts); at least
-  /// those that the
-  ///                        backward waits for
+  /// \param warmupForwards  forwards before the first backward (HARP's launch counts); at least
+  ///                        those that the backward waits for
   std::vector<TaskId> order(uint32_t device, CellIndices mine, CellIndices behind,
                             size_t warmupForwards);
 

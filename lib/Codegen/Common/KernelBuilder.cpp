@@ -293,14 +293,8 @@ void KernelBuilder::close(const Size &points, StringRef inlining, bool contract)
   };
   inner.walk([&](Operation *op) {
     auto fast = dyn_cast<arith::ArithFastMathInterface>(op);
-    if (!fast || !fast.getFastMathFlagsAttr() ||
-        isa<arith::TruncFOp, arith::ExtFOp>(op)) // keep
-                                                 // roundings:
-                                                 // "contract"
-                                                 // may
-                                                 // remove
-                                                 // pairs
-                                                 // of them
+    // Roundings are kept: "contract" may remove pairs of them.
+    if (!fast || !fast.getFastMathFlagsAttr() || isa<arith::TruncFOp, arith::ExtFOp>(op))
       return;
     arith::FastMathFlags flags = fast.getFastMathFlagsAttr().getValue();
     if (contract && flags == arith::FastMathFlags::none &&

@@ -252,8 +252,7 @@ static LogicalResult importRotary(OpContext &op) {
 void zorse::onnx_import::registerAttentionOps(OperatorRegistry &registry) {
   registry.add({
       // Softmax uses the compute type of the model. The mode selects the content of the fourth
-      // output, which must be
-      // unused.
+      // output, which must be unused.
       {{"Attention"},
        3,
        7,

@@ -16,8 +16,8 @@ static constexpr int64_t kMaxSlices = 256;
 /// A convolution with windows that tile its input (stride = kernel, as in patch embedding) is a
 /// matmul of regrouped elements:
 ///
-///     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w], times the kernel [D, C*h*w]
-///     transposed -> [N, D, H/h, W/w]
+///     x [N, C, H, W] -> [N, H/h, W/w, C, h, w] -> [N, patches, C*h*w],
+///     times the kernel [D, C*h*w] transposed -> [N, D, H/h, W/w]
 static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x,
                                       const ImportedValue &w) {
   int64_t spatial = x.rank() - 2;
@@ -65,7 +65,8 @@ static LogicalResult tiledConvolution(OpContext &op, const ImportedValue &x,
 /// x is padded. A depthwise convolution is a sum of slices. Otherwise
 ///
 ///     x [N, C, H, W] -> [N, C, h, w, H', W'], a slice per element of the kernel, first along H,
-///     then along W -> [N, H'*W', groups, C/groups*h*w]
+///                       then along W
+///                    -> [N, H'*W', groups, C/groups*h*w]
 static ImportedValue convolved(Decomposition &make, const ImportedValue &x, const ImportedValue &w,
                                int64_t groups, const Windows &windows) {
   if (make.hasFailed())

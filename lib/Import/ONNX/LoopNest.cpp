@@ -67,8 +67,7 @@ enum class AxisSplit { Done, NeedsCopy, TooShort };
 }
 
 /// Appends the axes of one dimension of `rest` elements. They are as fine as the finest factors of
-/// the operands
-/// (`heads`). NeedsCopy: the factors do not divide each other.
+/// the operands (`heads`). NeedsCopy: the factors do not divide each other.
 static AxisSplit splitAxis(std::vector<FactorList> heads, int64_t dim, int64_t rest,
                            std::vector<LoopNest::Axis> &axes) {
   const size_t count = heads.size();

@@ -4,8 +4,8 @@
 // Reshape, Transpose, Expand, Slice and Split change only the view. Chains of them cancel,
 // regardless of the exporter:
 //
-//     qkv [rows, 16, 96]   --split, reshape, transpose-->   k [rows, 4 heads, 16, 8]:   rows | 4x8
-//     | 16x96 | 8x1,  offset 32
+//     qkv [rows, 16, 96]   --split, reshape, transpose-->   k [rows, 4 heads, 16, 8]
+//     factors of k: rows | 4x8 | 16x96 | 8x1, offset 32
 //
 // The sample axis is a separate factor. A merged axis (rows * 16) is a list of two factors; the
 // sample factor is not found by its size.

@@ -5,8 +5,8 @@
 //
 //   Checkpoint  { 0 version: int; 1 module_state: ModuleState; ... }
 //   ModuleState { 0 requires_grad_params: [Tensor]; 1 frozen_params: [Tensor]; ... }
-//   Tensor      { 0 name: string; 2 dims: [int64]; 3 data_type: int32; 4 raw_data: [uint8]; 6
-//   external_data_offset: int64 = -1 }
+//   Tensor      { 0 name: string; 2 dims: [int64]; 3 data_type: int32; 4 raw_data: [uint8];
+//                 6 external_data_offset: int64 = -1 }
 #include "WeightFile.h"
 
 #include "Loader.h"

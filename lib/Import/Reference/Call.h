@@ -27,8 +27,7 @@ struct Call {
   bool fail(std::string text) { return problem = std::move(text), false; }
 
   /// Whether the operands with these numbers are present and are floats (`floats`) or integers and
-  /// booleans
-  /// (`integral`). Otherwise false, with `problem` set.
+  /// booleans (`integral`). Otherwise false, with `problem` set.
   bool floats(std::initializer_list<size_t> which) { return all(which, true); }
   bool integral(std::initializer_list<size_t> which) { return all(which, false); }
   bool all(std::initializer_list<size_t> which, bool isFloat);

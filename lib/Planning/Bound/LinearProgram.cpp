@@ -78,8 +78,13 @@ std::vector<double> solve(const std::vector<Machines> &machines, const std::vect
 
 } // namespace
 
-double zorse::planning::minTime(const std::vector<Machines> &all,
-                                const std::vector<double> &allAmounts) {
+double zorse::planning::minTime(const std::vector<Machines> &machines,
+                                const std::vector<double> &amounts) {
+  return pricedTime(machines, amounts).seconds;
+}
+
+PricedTime zorse::planning::pricedTime(const std::vector<Machines> &all,
+                                       const std::vector<double> &allAmounts) {
   // A kind of work does not bind if some machine needs no time for it, or if its amount is 0.
   std::vector<size_t> binding;
   for (size_t l = 0; l < allAmounts.size(); ++l)
@@ -96,8 +101,9 @@ double zorse::planning::minTime(const std::vector<Machines> &all,
       for (size_t l : binding)
         machines.back().seconds.push_back(m.seconds[l]);
     }
+  PricedTime result{0, std::vector<double>(allAmounts.size(), 0)};
   if (machines.empty() || amounts.empty())
-    return 0;
+    return result;
 
   // Prices without a solver: the seconds a machine needs on average for the kind. They also scale
   // the times.
@@ -110,8 +116,16 @@ double zorse::planning::minTime(const std::vector<Machines> &all,
     }
     average[l] = count / rate;
   }
-  double proven = provenBy(average, machines, amounts);
+  auto propose = [&](const std::vector<double> &prices) {
+    const double proven = provenBy(prices, machines, amounts);
+    if (proven <= result.seconds)
+      return;
+    result.seconds = proven;
+    for (size_t l = 0; l < binding.size(); ++l)
+      result.prices[binding[l]] = prices[l];
+  };
+  propose(average);
   if (amounts.size() > 1 && machines.size() > 1)
-    proven = std::max(proven, provenBy(solve(machines, amounts, proven), machines, amounts));
-  return proven;
+    propose(solve(machines, amounts, result.seconds));
+  return result;
 }

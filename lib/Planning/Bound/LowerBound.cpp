@@ -3,6 +3,7 @@
 #include "zorse/Planning/LowerBound.h"
 
 #include "LinearProgram.h"
+#include "UnitKinds.h"
 
 #include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/Summary.h"
@@ -10,7 +11,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <numeric>
 #include <set>
 
 using namespace zorse::planning;
@@ -81,27 +81,6 @@ private:
   sim::Network links;
 };
 
-/// One unit of every class, and the number of units per class.
-struct Kinds {
-  std::vector<int32_t> unit;
-  std::vector<double> count;
-  std::vector<uint32_t> of; ///< per unit
-
-  explicit Kinds(const Problem &problem) {
-    std::map<uint32_t, uint32_t> number;
-    for (int32_t u = 0; u < problem.summary.units_size(); ++u) {
-      auto [it, fresh] =
-          number.emplace(problem.costs.unitClass(u), static_cast<uint32_t>(unit.size()));
-      if (fresh) {
-        unit.push_back(u);
-        count.push_back(0);
-      }
-      ++count[it->second];
-      of.push_back(it->second);
-    }
-  }
-};
-
 /// Returns the part of a unit's FLOPs that a device of a group computes.
 double partOf(const bundle::ModelSummary &summary, step::UnitRef unit) {
   auto flops = [&](step::UnitRef of) {
@@ -110,70 +89,9 @@ double partOf(const bundle::ModelSummary &summary, step::UnitRef unit) {
   return unit.group < 0 || flops(unit.unit) <= 0 ? 1 : flops(unit) / flops(unit.unit);
 }
 
-double backwardSeconds(const Problem &problem, uint32_t device, step::UnitRef unit, int64_t rows,
-                       bool split) {
-  using step::UnitTask;
-  if (!split || !step::unitInfo(problem.summary, unit).splits())
-    return problem.costs.unit(device, unit, UnitTask::Backward, rows);
-  return problem.costs.unit(device, unit, UnitTask::InputGradients, rows) +
-         problem.costs.unit(device, unit, UnitTask::WeightGradients, rows);
-}
-
-/// Returns a device's minimum seconds per sample on a unit, over row counts. Forward and backward
-/// each use their best row count, so no plan is faster.
-double minSeconds(const Problem &problem, uint32_t device, int32_t unit,
-                  const std::set<int64_t> &rowCounts) {
-  double forward = INFINITY, backward = INFINITY;
-  for (int64_t rows : rowCounts) {
-    double n = static_cast<double>(rows);
-    forward =
-        std::min(forward, problem.costs.unit(device, unit, step::UnitTask::Forward, rows) / n);
-    backward = std::min(backward, std::min(backwardSeconds(problem, device, unit, rows, false),
-                                           backwardSeconds(problem, device, unit, rows, true)) /
-                                      n);
-  }
-  return forward + backward;
-}
-
-/// Groups devices with equal times.
-std::vector<Machines> group(const std::vector<std::vector<double>> &seconds) {
-  std::map<std::vector<double>, double> counts;
-  for (const auto &s : seconds)
-    ++counts[s];
-  std::vector<Machines> machines;
-  for (auto &[s, count] : counts)
-    machines.push_back({count, s});
-  return machines;
-}
-
-std::vector<std::vector<double>> minSeconds(const Problem &problem, const Kinds &kinds,
-                                            const std::vector<uint32_t> &devices,
-                                            const std::set<int64_t> &rowCounts) {
-  std::map<uint32_t, std::vector<double>> ofClass;
-  std::vector<std::vector<double>> result;
-  for (uint32_t d : devices) {
-    auto [it, fresh] = ofClass.try_emplace(problem.costs.deviceClass(d));
-    if (fresh)
-      for (int32_t u : kinds.unit)
-        it->second.push_back(minSeconds(problem, d, u, rowCounts));
-    result.push_back(it->second);
-  }
-  return result;
-}
-
 double solve(const Problem &problem, const Kinds &kinds,
              const std::vector<std::vector<double>> &seconds) {
-  std::vector<double> amounts;
-  for (double count : kinds.count)
-    amounts.push_back(count * static_cast<double>(problem.batch));
-  return minTime(group(seconds), amounts);
-}
-
-std::set<int64_t> rowsUpTo(int64_t max, int64_t batch) {
-  std::set<int64_t> rows{1};
-  for (int64_t r = 2; r <= std::min(max, batch); ++r)
-    rows.insert(r);
-  return rows;
+  return minTime(machinesOf(seconds), kinds.amounts(problem.batch));
 }
 
 /// Work of a plan's working device.
@@ -234,10 +152,8 @@ step::Plan withOrder(step::Plan plan, const step::StepGraph &graph) {
 double boundOver(const Problem &problem, std::vector<uint32_t> devices,
                  const std::set<int64_t> &rowCounts) {
   Kinds kinds(problem);
-  if (devices.empty()) {
-    devices.resize(problem.cluster.devices.size());
-    std::iota(devices.begin(), devices.end(), 0);
-  }
+  if (devices.empty())
+    devices = allDevices(problem);
   return solve(problem, kinds, minSeconds(problem, kinds, devices, rowCounts));
 }
 
@@ -320,6 +236,10 @@ double zorse::planning::lowerBound(const Problem &problem, const std::vector<uin
   return boundOver(problem, devices, rowsUpTo(maxRows, problem.batch));
 }
 
+double zorse::planning::byteBound(const Problem &problem, int64_t maxRows) {
+  return byteBound(problem, rowsUpTo(maxRows, problem.batch));
+}
+
 Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const step::Plan &given) {
   step::Plan plan = given;
   plan.durations.reset(); // all times from one source
@@ -364,6 +284,7 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
 
   Efficiency e;
   e.bound = boundOver(problem, {}, rowCounts);
+  e.bytes = byteBound(problem, rowCounts);
   e.step = graph->stepTime;
   e.idle = ratio(e.bound, idle);
   e.kernel = ratio(idle, kernel);

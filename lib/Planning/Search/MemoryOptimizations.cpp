@@ -1,11 +1,13 @@
 // Memory optimizations if memory is insufficient. The cheapest are first:
 //
-//     moments      optimizer states on the hosts: copied to and from the device once a step,
-//     overlapping the updates state        also parameters and reduced gradients on the hosts
-//     offload      activations on the hosts between forward and backward: copied while the device
-//     computes recompute    activation recomputation: one more forward each of the last two with
-//     each of the first two phases       parameters gathered twice a step, per chunk, if nothing
-//     else suffices (Phases.cpp)
+// - moments: optimizer states on the hosts, copied to and from the device once a step, overlapping
+//   the updates
+// - state: also parameters and reduced gradients on the hosts
+// - offload: activations on the hosts between forward and backward, copied while the device
+//   computes
+// - recompute: activation recomputation, which costs one more forward
+// - offload or recompute, each together with moments or state
+// - phases: parameters gathered twice a step, per chunk, if nothing else suffices (Phases.cpp)
 //
 // If a plan fits without them, a short search with unlimited memory first determines whether free
 // memory could pay at all.

@@ -1,10 +1,14 @@
 // Plans with parameters gathered by phase: before the forwards of a chunk and again before its
 // backwards, with two chunks on a device at the same time.
 //
-//     stages      the devices in N groups of about equal speed, from one group for all to one for
-//     each device loops       chunks of each group, around the ring; at most the number of units
-//     memory optimizations  activations kept, offloaded or recomputed; state on devices, on hosts,
-//     or updated there rows        micro-batch sizes, for the best of these; then descents
+// The candidates vary:
+//
+// - stages: the devices in N groups of about equal speed, from one group for all to one for each
+//   device
+// - loops: chunks of each group, around the ring; at most the number of units
+// - memory optimizations: activations kept, offloaded or recomputed; state on devices, on hosts, or
+//   updated there
+// - rows: micro-batch sizes, for the best of these; then descents
 //
 // The schedule is ministages. In other schedules the phases of a chunk coincide, and nothing is
 // saved.

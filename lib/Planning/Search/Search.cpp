@@ -1,14 +1,15 @@
 // Phases of a search:
 //
-//     order       sort devices, nodes and sites by their properties (CanonicalProblem.h)
-//     seeds       order devices by class and site and partition stages by a dynamic program, for
-//     several assumptions; best estimates first parts       the same for subsets of the cluster:
-//     without each site, class, node (Subclusters.cpp) simulate    simulate the best seeds with the
-//     most promising schedules refine      moves, each partitioning units and samples again; then
-//     the best strategy without each group of devices it uses, and moves from it descend     for
-//     few devices: try all small changes of the best few strategies until none helps, repeatedly
-//     after random moves judge       choose among the best few by the full expansion, which alone
-//     decides
+// - order: sort devices, nodes and sites by their properties (CanonicalProblem.h)
+// - seeds: order devices by class and site and partition stages by a dynamic program, for several
+//   assumptions; best estimates first
+// - parts: the same for subsets of the cluster, without each site, class or node (Subclusters.cpp)
+// - simulate: simulate the best seeds with the most promising schedules
+// - refine: moves, each partitioning units and samples again; then the best strategy without each
+//   group of devices that it uses, and moves from it
+// - descend: for few devices, try all small changes of the best few strategies until none helps,
+//   repeatedly after random moves
+// - judge: choose among the best few by the full expansion, which alone decides
 
 #include "Candidates.h"
 #include "CanonicalProblem.h"

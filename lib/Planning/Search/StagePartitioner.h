@@ -53,8 +53,8 @@ struct Partition {
 /// path of the first sample to it, its busiest device, and the reduction of its gradients. Cards
 /// and memory limit the choices.
 ///
-///     reach[i][u] = least latency of stages made of atoms >= i that hold units >= u, each done by
-///     T
+///     reach[i][u] = least latency of stages made of atoms >= i that hold units >= u, each done
+///                   by T
 ///
 /// It is computed from back to front, and T is bisected. The only label is the latency of a
 /// sample's path from a stage to the end and back. It determines how many samples the stage holds.
@@ -123,8 +123,8 @@ private:
   double minTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const;
   /// Returns the seconds that a stage needs without the path of the first sample; infinite if
   /// memory or cards do not allow it within `time`.
-  /// \param way     latency of the stages behind
-  /// \param gather  receives the seconds until its parameters are available
+  /// \param latencyBehind  latency of the stages behind
+  /// \param gather         receives the seconds until its parameters are available
   double needs(const StageChoice &stage, const PartitionOptions &options, size_t r, int32_t u,
                int32_t v, double latencyBehind, double passage, double time, double &gather) const;
   /// Returns the seconds that a stage needs if memory limits its cells in flight, by Little's law.

@@ -4,8 +4,10 @@
 // fraction of the time of all units of a device.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on a, 6-8 on b:
-//     a   0 1 0'1'2 a'3 b'2'a 3'b          0 1 2 3: forwards of the first range, 0' of the second;
-//     a b: backwards b   . 0 1 0'a'1'b'2 a 3 b 2' ...
+//     a   0 1 0'1'2 a'3 b'2'a 3'b
+//     b   . 0 1 0'a'1'b'2 a 3 b 2' ...
+//
+//   0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
 
 #include "LoopedSchedule.h"
 

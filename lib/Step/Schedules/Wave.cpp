@@ -4,8 +4,10 @@
 // return early and all devices hold the same amount.
 //
 //   units 0-2 on a, 2-4 on b, 4-6 on b, 6-8 on a:
-//     a   0 1 . 0'a'1'b'2 a 3 b      0 1 2 3: forwards of the first range, 0' of the second; a b:
-//     backwards b   . 0 0'1 1'a'. b'a 2 b
+//     a   0 1 . 0'a'1'b'2 a 3 b
+//     b   . 0 0'1 1'a'. b'a 2 b
+//
+//   0 1 2 3: forwards of the first range, 0' of the second; a b: backwards
 //
 // Micro-batches enter in groups, one micro-batch per stage of devices. Tasks run in the order of
 // their steady-state times, because no fixed pattern suits ranges and devices of unequal speed.

@@ -1,13 +1,12 @@
 // Writes checkpoints asynchronously. One thread per device copies the device's state to host
 // memory. A writer thread writes the copies to files and commits the checkpoint.
 //
-//   compute thread of a device   ... last instruction of step 10 | F B of step 11 ...  | update of
-//   step 11
-//                                                                                  waits for
-//                                                                                  release
-//   copier of the device                                     copy, release
-//   writer                         write, sync, acknowledge --exchange--> (rank 0: index)
-//                                  --exchange--> removal of old checkpoints
+//   compute thread   ... last instruction of step 10 | F B of step 11 ... | update of step 11
+//   copier                                           | copy, release -----^
+//   writer                                                  | write, sync, acknowledge
+//
+// The update waits for the release. Rank 0 writes the index after an exchange of acknowledgments.
+// Old checkpoints are removed after another exchange.
 #pragma once
 
 #include "Acknowledgement.h"

@@ -62,9 +62,8 @@ struct PreparedInstruction final : HostTask, StreamTask {
 
 class DeviceProgram {
 public:
-  /// \param transport  name of the transport. \param threadPerQueue  use a separate thread for
-  /// every
-  ///   queue that does not compute
+  /// \param transport       name of the transport
+  /// \param threadPerQueue  use a separate thread for every queue that does not compute
   static Result<std::unique_ptr<DeviceProgram>> create(const Bundle &bundle, uint32_t index,
                                                        QueuedDevice &device,
                                                        const std::string &transport,

@@ -1,13 +1,16 @@
 // Writes TensorBoard's event files: one Event message per record, in TFRecord framing.
 //
-//     uint64 length | uint32 masked CRC-32C of these 8 bytes | the message | uint32 masked CRC-32C
-//     of the message
+//     uint64 length | uint32 masked CRC-32C of these 8 bytes
+//     | the message | uint32 masked CRC-32C of the message
 //
 // The messages are defined in tensorflow/core/util/event.proto and core/framework/summary.proto.
 // These fields are used:
+//
 //     Event { double wall_time = 1; int64 step = 2; string file_version = 3; Summary summary = 5;
-//     SessionLog session_log = 7; } Summary { repeated Value value = 1; }   Value { string tag = 1;
-//     float simple_value = 2; }   SessionLog { START = 1 in status = 1 }
+//             SessionLog session_log = 7; }
+//     Summary { repeated Value value = 1; }
+//     Value { string tag = 1; float simple_value = 2; }
+//     SessionLog { START = 1 in status = 1 }
 #include "zorse/runtime/TensorBoard.h"
 
 #include <array>

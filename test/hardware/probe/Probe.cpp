@@ -1,13 +1,14 @@
 // gpu-probe COMMAND ...
 //
-//   machine             prints versions, GPUs by number, and memory before and after allocating
-//   what a run needs in addition to its program modules FOLDER      loads every kernel object in
-//   the folder, and prints the time that the driver takes to compile it kernels FOLDER      runs
-//   the output of kernel-conformance --record, and compares results times FOLDER        runs it for
-//   timing products LIST       multiplies matrices of the sizes in a file, and compares samples of
-//   the results nccl                a communicator of one rank: calls, and an abort behind
-//   long-running work leave MIB COMMAND   allocates all but MIB of the GPU's memory, and runs a
-//   command
+// - machine: prints versions, GPUs by number, and memory before and after allocating what a run
+//   needs in addition to its program
+// - modules FOLDER: loads every kernel object in the folder, and prints the time that the driver
+//   takes to compile it
+// - kernels FOLDER: runs the output of kernel-conformance --record, and compares results
+// - times FOLDER: runs it for timing
+// - products LIST: multiplies matrices of the sizes in a file, and compares samples of the results
+// - nccl: makes calls on a communicator of one rank, and aborts it behind long-running work
+// - leave MIB COMMAND: allocates all but MIB of the GPU's memory, and runs a command
 #include "Probe.h"
 
 #include "zorse/runtime/Drivers.h"

@@ -55,8 +55,7 @@ std::string argumentOf(mlir::func::FuncOp f, unsigned i) {
 int64_t indexOf(mlir::func::FuncOp f, unsigned i) { return attributeOfArgument(f, i).getIndex(); }
 
 /// Multiplies every differentiable value by a parameter, so that there are gradients of both kinds:
-/// `%x0` and `%xp` for
-/// `%x`.
+/// `%x0` and `%xp` for `%x`.
 Case behindParameters(Case c, std::vector<std::string> &kept) {
   std::string body;
   std::vector<Argument> arguments;

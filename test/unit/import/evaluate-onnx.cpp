@@ -1,9 +1,8 @@
 // Imports an ONNX file, optionally recognizes its ops, and evaluates @model with the file's own
 // weights. Python tests compare the output with PyTorch.
 //
-//   evaluate-onnx model.onnx rows [--seq-length N] [--recognize] [--f64] [--print] [--loss
-//   cross_entropy] [--gradients] [--differences]
-//   [--infer-trainable]
+//   evaluate-onnx model.onnx rows [--seq-length N] [--recognize] [--f64] [--print]
+//                 [--loss cross_entropy] [--gradients] [--differences] [--infer-trainable]
 //                 name=ids.bin ...
 //
 // Inputs are raw int64 of rows x shape, or float64 if the name ends in ':f'. Prints one line per

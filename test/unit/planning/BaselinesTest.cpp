@@ -1,8 +1,8 @@
 // Tests the re-implemented planners on clusters for which their choice is known.
 #include "Must.h"
 
+#include "LlamaShape.h"
 #include "zorse/Baselines/Baselines.h"
-#include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ struct Setting {
 
   /// One node per group; `card`: bytes/s between nodes.
   Setting(int64_t layers, std::vector<Group> groups, double card, int64_t batch) {
-    ModelShape shape;
+    LlamaShape shape;
     shape.name = "small";
     shape.layers = layers;
     shape.hidden = 256;

@@ -1,4 +1,5 @@
 // Compares the lower bound with values computed by hand.
+#include "LlamaShape.h"
 #include "PlanningTestSupport.h"
 
 #include "zorse/Planning/LowerBound.h"
@@ -44,6 +45,39 @@ TEST(Bound, SplitBackwardsCount) {
   ASSERT_FALSE(costs.failed()) << costs.message();
   Problem problem{summary, cluster, *costs, 8};
   EXPECT_NEAR(lowerBound(problem, {2}), 8 * (2 * (1 + 1.25) * 128e6 / 0.25e12 + kSlowHead), 1e-12);
+}
+
+/// Nodes that compute little because their cards carry little.
+TEST(Bound, Bytes) {
+  const LlamaShape shape{"small", 4, 256, 512, 4, 4, 1000, 64, bundle::F32};
+  const Result<bundle::ModelSummary> made = makeSummary(shape);
+  ASSERT_FALSE(made.failed()) << made.message();
+  const bundle::ModelSummary &summary = *made;
+  Cluster cluster = test::twoNodes();
+  auto bound = [&](double bandwidth) {
+    Cluster limited = cluster;
+    for (bundle::Topology::Node &node : *limited.topology.mutable_nodes())
+      node.mutable_nic()->set_bandwidth(bandwidth);
+    Result<CostModel> costs = CostModel::make(summary, limited, nullptr, {});
+    EXPECT_FALSE(costs.failed()) << costs.message();
+    return byteBound({summary, limited, *costs, 8});
+  };
+  Result<CostModel> costs = CostModel::make(summary, cluster, nullptr, {});
+  ASSERT_FALSE(costs.failed()) << costs.message();
+  const Problem problem{summary, cluster, *costs, 8};
+  const double free = lowerBound(problem), first = lowerBound(problem, {0, 1}),
+               second = lowerBound(problem, {2});
+  EXPECT_NEAR(bound(0), free, 1e-12); // unlimited
+  EXPECT_NEAR(bound(1e15), free, 1e-9);
+  // With less bandwidth the bound rises to the time of the faster node alone, which needs no link.
+  double last = free;
+  for (double bandwidth : {1e12, 1e11, 1e10, 1e9, 1e8, 1e7, 1e6, 1e3}) {
+    const double now = bound(bandwidth);
+    EXPECT_GE(now, last * (1 - 1e-9)) << bandwidth;
+    EXPECT_LE(now, std::min(first, second) * (1 + 1e-6)) << bandwidth;
+    last = now;
+  }
+  EXPECT_NEAR(last, std::min(first, second), 1e-3 * last);
 }
 
 } // namespace

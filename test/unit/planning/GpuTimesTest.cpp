@@ -1,8 +1,8 @@
 // Tests invariants of the GPU time model, and its use in cost models and reports.
 #include "Planning/Costs/GpuTimes.h"
 
+#include "LlamaShape.h"
 #include "zorse/Planning/CostModel.h"
-#include "zorse/Planning/ModelShape.h"
 
 #include <gtest/gtest.h>
 
@@ -51,7 +51,7 @@ GpuRates a100() {
 }
 
 bundle::ModelSummary llama(const char *precision = "bf16") {
-  ModelShape shape = *findModelShape("llama-7b");
+  LlamaShape shape = *findLlamaShape("llama-7b");
   shape.sequence = 2048;
   shape.computeType = std::string(precision) == "f32"   ? bundle::F32
                       : std::string(precision) == "f16" ? bundle::F16

@@ -1,5 +1,5 @@
 // Tests the memory measurements of a profile: of devices and of the tasks of a class.
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 #include "zorse/Planning/Profile.h"
 
 #include "PlanningTestSupport.h"

@@ -1,7 +1,7 @@
 // Tests the numbers of reports, and that all forms of a report agree.
 #include "Must.h"
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 #include "zorse/Planning/Report.h"
 
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ nodes:
 class ReportTest : public testing::Test {
 protected:
   void SetUp() override {
-    ModelShape shape{"tiny", 3, 256, 704, 4, 4, 2048, 128, bundle::F16};
+    LlamaShape shape{"tiny", 3, 256, 704, 4, 4, 2048, 128, bundle::F16};
     summary = *makeSummary(shape);
     cluster = *readCluster(kCluster);
     costs = must(CostModel::make(summary, cluster, nullptr, {}));

@@ -6,7 +6,7 @@
 
 #include "Must.h"
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 
 #include <gtest/gtest.h>
 

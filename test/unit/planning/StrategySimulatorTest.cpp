@@ -6,7 +6,7 @@
 
 #include "Must.h"
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 #include "zorse/Summary/Summary.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::unique_ptr<Case> makeCase(std::mt19937 &random, bool tight, int width = 64)
   auto pick = [&](int low, int high) {
     return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
   };
-  ModelShape shape{"shape", pick(2, 6),        width * pick(4, 12), width * pick(8, 24), 4,
+  LlamaShape shape{"shape", pick(2, 6),        width * pick(4, 12), width * pick(8, 24), 4,
                    4,       256 * pick(1, 16), 64 * pick(1, 8),     bundle::BF16};
   made->summary = *makeSummary(shape);
   int sites = pick(1, 2), nodes = pick(1, 4);

@@ -114,9 +114,8 @@ struct ImportedModel {
 };
 
 /// Imports `path`: parses it, inlines functions, specializes shapes, folds constants, finds the
-/// batch dimension, and emits
-/// `@model` as described in docs/internals/compiler.md. Errors are diagnostics that name the ONNX
-/// node.
+/// batch dimension, and emits `@model` as described in docs/internals/compiler.md. Errors are
+/// diagnostics that name the ONNX node.
 mlir::FailureOr<ImportedModel> importOnnx(const std::string &path, const ImportOptions &options,
                                           mlir::MLIRContext &context);
 

@@ -2,15 +2,13 @@
 // index. A run resumes from it exactly, with the same plan or another one
 // (docs/reference/checkpoints.md).
 //
-//   DIR/generation                         the fencing token: the generation that may write here
-//   (text; replaced by rename) DIR/step-00000120.g2/<index>-<device>.safetensors
-//                                          flat slices: NAME@lo:hi (parameters),
-//                                          moment.0/NAME@lo:hi, ..., optimizer_step
-//   DIR/step-00000120.g2/index.json        exists only if every file is complete, synced and
-//   acknowledged with its checksums:
-//                                          shapes, types, slices, step, generation, and the values
-//                                          that determine the order of samples and the random
-//                                          numbers
+// - DIR/generation: the fencing token, which is the generation that may write here (text; replaced
+//   by rename)
+// - DIR/step-00000120.g2/<index>-<device>.safetensors: flat slices NAME@lo:hi (parameters),
+//   moment.0/NAME@lo:hi, ..., optimizer_step
+// - DIR/step-00000120.g2/index.json: exists only if every file is complete, synced and acknowledged
+//   with its checksums. It contains shapes, types, slices, step, generation, and the values that
+//   determine the order of samples and the random numbers
 //
 // Checkpointing does not stop the next step. A device's state does not change between the last
 // instruction of a step and the first update of the next one. A dedicated thread copies the state

@@ -3,8 +3,9 @@
 // carries exchanges (ProcessGroup.h), heartbeats, step reports, the agreement on an early stop, and
 // failures:
 //
-//   rank 2 --failure--> coordinator --root cause--> every rank      each exits once notified (or
-//   after kRootCauseSeconds)
+//   rank 2 --failure--> coordinator --root cause--> every rank
+//
+// Each rank exits once notified, or after kRootCauseSeconds.
 //
 // A rank has failed if its connection ends without an orderly close, or if no data arrived from it
 // for `heartbeatTimeoutSeconds`. A suspended process misses heartbeats, a slow one does not. The

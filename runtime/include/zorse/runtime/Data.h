@@ -1,19 +1,16 @@
 // Training and evaluation data. Sample n of step k does not depend on the plan: samples are
 // numbered over the whole run, in file order or shuffled.
 //
-//   --data train.bin                            tokens: llm.c (.bin with header), nanoGPT (.bin of
-//   uint16 or of wider integers);
-//                                               any other file as bytes, unless it has a known
-//                                               format that is neither text nor tokens
-//   --data bytes:FILE                           any file as bytes
-//   --data input_ids=a.npy,labels=b.npy         one array per input; the first dimension is samples
-//   --data 'part-*.bin', a.bin,b.bin,           shards: several concatenated files, in the given
-//   order, and sorted by name for a
-//          'labels=part-*.npy,...'              pattern (*, ?, [...]); samples do not cross file
-//          boundaries
-//   --data stream:FIFO                          one step per line of a named pipe, as they come: a
-//                                               line is a value of --data with the samples of the
-//                                               step; the run ends with the pipe
+// - --data train.bin: tokens in the format of llm.c (.bin with header) or nanoGPT (.bin of uint16
+//   or of wider integers). Any other file as bytes, unless it has a known format that is neither
+//   text nor tokens
+// - --data bytes:FILE: any file as bytes
+// - --data input_ids=a.npy,labels=b.npy: one array per input; the first dimension is samples
+// - --data 'part-*.bin', --data a.bin,b.bin, --data 'labels=part-*.npy,...': shards. Several files
+//   are concatenated, in the given order, and sorted by name for a pattern (*, ?, [...]). Samples
+//   do not cross file boundaries
+// - --data stream:FIFO: one step per line of a named pipe, as they come. A line is a value of
+//   --data with the samples of the step; the run ends with the pipe
 //
 // A token file provides the inputs with the roles "ids" and "labels". Sample i is the window [i*S,
 // (i+1)*S). Labels are the next tokens, or the same ones if the graph shifts them itself.

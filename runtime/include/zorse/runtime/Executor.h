@@ -1,14 +1,13 @@
 // Executes the programs of a bundle, step after step.
 //
-//   device a   compute worker        load  F0    F1    B1 ...   the instructions of the first
-//   compute queue, in list order; on a device that
-//                                                               shares the host's memory also loads
-//                                                               and reports, which are copies
-//              communication worker  gather  send  receive ...  all other queues, in list order,
-//              except those that overlap with computation:
-//                                                               updates and copies between arenas
-//                                                               have a worker per queue (Workers.h)
+//   device a   compute worker        load  F0    F1    B1 ...
+//              communication worker  gather  send  receive ...
 //   device b   ...
+//
+// - The compute worker runs the instructions of the first compute queue, in list order. On a device
+//   that shares the host's memory, it also runs loads and reports, which are copies.
+// - The communication worker runs all other queues, in list order, except those that overlap with
+//   computation: updates and copies between arenas have a worker per queue (Workers.h).
 //
 // The executor enqueues instructions on the queues of their devices (Device.h), one step at a time
 // and up to kStepsAhead steps ahead. An instruction waits there for the events of its waits. A

@@ -6,8 +6,8 @@
 //
 //   sum     = product { ("+" | "-") product }
 //   product = unary { ("*" | "/") unary }
-//   unary   = "-" unary | number | "B" | "n" digits | "(" sum ")" | function "(" sum { "," sum }
-//   ")"
+//   unary   = "-" unary | number | "B" | "n" digits | "(" sum ")"
+//           | function "(" sum { "," sum } ")"
 #pragma once
 
 #include "zorse/Base/Status.h"

@@ -9,11 +9,13 @@ namespace zorse::runtime {
 /// Returns the learning rate of step 1, 2, .... It rises linearly to `learning_rate` during the
 /// warm-up, and then follows the schedule.
 ///
-///     lr |   /-------  constant          \                     step s <= warmup: s / warmup
-///        |  /  \____   linear, cosine     > times learning_rate
-///        | /                             /                     after it: falls over (warmup,
-///        total]
+///     lr |   /-------  constant
+///        |  /  \____   linear, cosine
+///        | /
 ///        +--------------------- step
+///
+/// In steps s <= warmup the rate is s / warmup times `learning_rate`; one_cycle has its own rise.
+/// Schedules that fall do so over the steps in (warmup, total].
 ///
 /// Schedules with these names have the formulas of transformers (get_scheduler), one_cycle that of
 /// torch.optim.lr_scheduler.OneCycleLR. `step` is the number of steps that PyTorch's schedulers

@@ -1,9 +1,10 @@
 // The process group of a job. Training data is sent through a Transport; a Group carries rare
 // messages: addresses, hardware, the snapshot to resume from, acknowledgments.
 //
-//   rank        a process of the job. A single process that executes all devices is a group of one;
-//   otherwise rank r executes device r. generation  counts the starts of a job. Messages and writes
-//   of ranks of an older generation are rejected.
+// - rank: a process of the job. A single process that executes all devices is a group of one;
+//   otherwise rank r executes device r
+// - generation: counts the starts of a job. Messages and writes of ranks of an older generation are
+//   rejected
 #pragma once
 
 #include "zorse/runtime/Status.h"

@@ -6,10 +6,9 @@
 // - A call blocks until this device's part is done: the received data have arrived, and its own
 //   data are no longer read.
 // - (instruction id, step) identifies an operation. All participants call it exactly once per step,
-// in an
-//   order of instructions that is equal on all of them (ascending ids). The participants are the
-//   same in every step that calls the instruction. Several threads may have operations in progress
-//   at the same time.
+//   in an order of instructions that is equal on all of them (ascending ids). The participants are
+//   the same in every step that calls the instruction. Several threads may have operations in
+//   progress at the same time.
 // - Data are not buffered: a send returns after the receiver has taken the bytes. It may also write
 //   to memory that the receiver has announced (`postReceive`).
 // - Sums have a fixed order: element by element in the order of the list of contributors or

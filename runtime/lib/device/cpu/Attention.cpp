@@ -3,10 +3,11 @@
 // log-sum-exp (Dao et al., 2022), or from the maximum score and the sum if a mask is added.
 //
 //             keys ->  tile 0   tile 1
-//   queries   block 0  [####....]            # visible: one matmul per (block, tile), as wide as
-//   its
-//        |    block 1  [########][##......]    last query sees
+//   queries   block 0  [####....]
+//        |    block 1  [########][##......]
 //        v
+//
+// # is visible. There is one matmul per (block, tile), as wide as its last query sees.
 //
 // Work items of the forward are (row, head, query block), those of the backward (row, key head).
 // Every gradient element therefore has one writer and one order of summation.

@@ -187,14 +187,8 @@ public:
                : finish("cuMemcpyHtoD", cuda_.cuMemcpyHtoD_v2(to.value, from, bytes));
   }
   Status copy(DeviceAddress to, DeviceAddress from, size_t bytes) override {
-    if (to.value < from.value + bytes && from.value < to.value + bytes &&
-        to != from) { // overlapping
-                      // ranges
-                      // are
-                      // copied
-                      // through
-                      // host
-                      // memory
+    // Overlapping ranges are copied through host memory.
+    if (to.value < from.value + bytes && from.value < to.value + bytes && to != from) {
       std::vector<std::byte> between(bytes);
       if (Status status = read(between.data(), from, bytes); status.failed())
         return status;

@@ -2,9 +2,8 @@
 // peer, which reports why data stops.
 //
 //   control connection carries   means
-//   goodbye, then its end        the peer has left: its last bytes are delivered. Only transfers
-//   that
-//                                still wait for it fail.
+//   goodbye, then its end        the peer has left: its last bytes are delivered, and only
+//                                transfers that still wait for it fail.
 //   abort with a reason          the peer has failed: all ranks fail, for that reason.
 //   its end without a goodbye    the peer is gone: all ranks fail and report it.
 //   beats                        the peer is alive and its bytes arrive here.

@@ -1,11 +1,11 @@
 // Reduce-scatter. Each shard's sum is computed in the order of its contributors; parts are summed
 // while the next ones arrive.
 //
-// The sum of a shard has one stage, at its owner, unless contributors are at other sites:
+// The sum of a shard has one stage, at its owner, unless contributors are at other sites. For the
+// contributors A0 A1 B0 B1 B2, in this order, at the sites A and B, the stages are
 //
-//   sites   contributors A0 A1 B0 B1 B2    stages of a shard owned by B1             of one owned
-//   by A0 A, B    in this order                  A0: A0+A1 --> B1: (...)+B0+B1+B2          A1:
-//   A0+A1 --> B1: (...)+B0+B1+B2 --> A0
+//   owner B1   A0: A0 + A1 --> B1: (...) + B0 + B1 + B2
+//   owner A0   A1: A0 + A1 --> B1: (...) + B0 + B1 + B2 --> A0
 //
 // Consecutive contributors at one site are summed there if fewer shards then cross between sites.
 // The order of summation never changes, so results are bitwise identical.

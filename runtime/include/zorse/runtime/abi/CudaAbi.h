@@ -5,7 +5,7 @@
 //   int64_t rows           samples of this call (elements for update functions), >= 1
 //   uint64_t accumulate    bit i set: operand i is added to; clear: it is overwritten
 //   int64_t sampleBase     global index of the first row: random numbers are keyed by it
-//   int64_t rngIdBase   added to the op instances of the function
+//   int64_t rngIdBase      added to the op instances of the function
 //   then one device address per operand, in the order of KernelLaunch.operands
 //
 // The grid has one dimension: ceil(points(rows) / (threads * per_thread)) blocks of `threads`

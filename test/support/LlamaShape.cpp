@@ -1,5 +1,5 @@
-#include "ShapeWork.h"
-#include "SummaryBuilder.h"
+#include "LlamaWork.h"
+#include "Planning/Costs/SummaryBuilder.h"
 
 #include "zorse/Base/Apportion.h"
 #include "zorse/Base/CommonBoundaries.h"
@@ -36,7 +36,7 @@ constexpr int64_t kMaxLayers = 4096, kMaxWidth = int64_t(1) << 24, kMaxSequence 
 
 class Builder : SummaryBuilder {
 public:
-  explicit Builder(const ModelShape &shape)
+  explicit Builder(const LlamaShape &shape)
       : SummaryBuilder(shape.name, shape.computeType), shape(shape),
         size(static_cast<int64_t>(elementBytes(shape.computeType))), tokens(shape.sequence),
         state(tokens * shape.hidden * size),
@@ -66,7 +66,7 @@ public:
     out.set_blocks_first_unit(1);
     out.set_blocks_period(2);
     out.set_blocks_count(uint32_t(shape.layers));
-    addShapeWork(shape, classes, out);
+    addLlamaWork(shape, classes, out);
     return Status::success();
   }
 
@@ -329,7 +329,7 @@ private:
       }
   }
 
-  const ModelShape &shape;
+  const LlamaShape &shape;
   const int64_t size, tokens, state;
   const ShapeClass whole;
   std::vector<ShapeClass> classes; ///< of `out`
@@ -341,22 +341,22 @@ private:
 
 } // namespace
 
-std::optional<ModelShape> planning::findModelShape(const std::string &name) {
+std::optional<LlamaShape> planning::findLlamaShape(const std::string &name) {
   for (const Entry &e : kShapes)
     if (name == e.name)
-      return ModelShape{e.name,    e.layers,     e.hidden, e.ffn,       e.heads,
+      return LlamaShape{e.name,    e.layers,     e.hidden, e.ffn,       e.heads,
                         e.kvHeads, e.vocabulary, 0,        bundle::BF16};
   return std::nullopt;
 }
 
-std::string planning::knownModelShapes() {
+std::string planning::knownLlamaShapes() {
   std::string names;
   for (const Entry &e : kShapes)
     names += std::string(names.empty() ? "" : ", ") + e.name;
   return names;
 }
 
-Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape,
+Result<bundle::ModelSummary> planning::makeSummary(const LlamaShape &shape,
                                                    const std::vector<UnitGroup> &groups) {
   struct {
     const char *what;
@@ -387,7 +387,7 @@ Result<bundle::ModelSummary> planning::makeSummary(const ModelShape &shape,
   return builder.summary();
 }
 
-Result<DividedModel> DivisibleShape::divide(const std::vector<UnitGroup> &groups) {
+Result<DividedModel> DivisibleLlama::divide(const std::vector<UnitGroup> &groups) {
   Result<bundle::ModelSummary> summary = makeSummary(shape, groups);
   if (summary.failed())
     return summary.error();

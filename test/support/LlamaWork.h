@@ -1,7 +1,7 @@
 // GPU work of the compiled functions of a model that is described by its dimensions. Internal.
 #pragma once
 
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 
 #include <vector>
 
@@ -20,10 +20,10 @@ struct ShapeClass {
 /// - products with weights forward, twice that backward;
 /// - causal attention: 2·s²·h FLOPs forward and 5·s²·h backward. The variant without tensor cores
 ///   writes and reads s²·heads scores like Zorse's kernels;
-/// - elementwise kernels: the bytes that ModelShape counts.
+/// - elementwise kernels: the bytes that LlamaShape counts.
 ///
 /// Numbers of launches are those of the kernels that Zorse generates for Llama.
-void addShapeWork(const ModelShape &shape, const std::vector<ShapeClass> &classes,
+void addLlamaWork(const LlamaShape &shape, const std::vector<ShapeClass> &classes,
                   bundle::ModelSummary &summary);
 
 } // namespace zorse::planning

@@ -1,5 +1,5 @@
 // Tests models given by dimensions: work and bytes of published models, and their expansion.
-#include "zorse/Planning/ModelShape.h"
+#include "LlamaShape.h"
 #include "ParameterRuns.h"
 #include "zorse/Summary/Summary.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 bundle::ModelSummary summaryOf(const char *name, int64_t sequence,
                                bundle::ElementType type = bundle::BF16) {
-  ModelShape shape = *findModelShape(name);
+  LlamaShape shape = *findLlamaShape(name);
   shape.sequence = sequence;
   shape.computeType = type;
   auto summary = makeSummary(shape);
@@ -34,7 +34,7 @@ double parameters(const bundle::ModelSummary &summary) {
   return sum;
 }
 
-TEST(ModelShape, CountsParameters) {
+TEST(LlamaShape, CountsParameters) {
   // 32·(4·4096² + 3·4096·11008 + 2·4096) + 2·49152·4096 + 4096
   EXPECT_EQ(parameters(summaryOf("llama-7b", 2048)), 6878924800.0);
   EXPECT_NEAR(parameters(summaryOf("llama-13b", 2048)) / 1e9, 13.19, 0.01);
@@ -43,10 +43,10 @@ TEST(ModelShape, CountsParameters) {
   EXPECT_NEAR(parameters(summaryOf("llama-70b", 4096)) / 1e9, 68.98, 0.01);
 }
 
-TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
+TEST(LlamaShape, WorkIsSixTimesParametersAndAttention) {
   for (const char *name : {"llama-7b", "llama-65b"}) {
     bundle::ModelSummary summary = summaryOf(name, 2048);
-    ModelShape shape = *findModelShape(name);
+    LlamaShape shape = *findLlamaShape(name);
     double flops = 0, split = 0;
     for (const auto &unit : summary.units()) {
       flops += trainingFlops(classOf(summary, unit));
@@ -63,9 +63,9 @@ TEST(ModelShape, WorkIsSixTimesParametersAndAttention) {
   }
 }
 
-TEST(ModelShape, Expands) {
+TEST(LlamaShape, Expands) {
   for (auto type : {bundle::BF16, bundle::F32}) {
-    ModelShape shape{"tiny", 3, 64, 160, 4, 2, 512, 32, type};
+    LlamaShape shape{"tiny", 3, 64, 160, 4, 2, 512, 32, type};
     auto summary = makeSummary(shape);
     ASSERT_FALSE(summary.failed()) << summary.message();
     auto plan = step::readPlan(
@@ -85,8 +85,8 @@ TEST(ModelShape, Expands) {
   }
 }
 
-TEST(ModelShape, Mistakes) {
-  EXPECT_FALSE(findModelShape("llama-8b"));
+TEST(LlamaShape, Mistakes) {
+  EXPECT_FALSE(findLlamaShape("llama-8b"));
   std::string error = makeSummary({"x", 2, 64, 160, 5, 5, 512, 32}).message();
   EXPECT_NE(error.find("5 heads"), std::string::npos) << error;
   error = makeSummary({"x", 2, 64, 160, 4, 4, 512, 0}).message();
@@ -110,7 +110,7 @@ double flopsOf(const bundle::ModelSummary &summary, const bundle::UnitInfo &unit
 
 } // namespace
 
-TEST(ModelShape, DevicesOfAGroupShareTheWorkAndTheParameters) {
+TEST(LlamaShape, DevicesOfAGroupShareTheWorkAndTheParameters) {
   std::string message;
   const bundle::ModelSummary whole = dividedSummary({}, message);
   const bundle::ModelSummary divided = dividedSummary({{"g", {2, 1, 1}, {1, 2, 3, 4, 5}}}, message);
@@ -132,7 +132,7 @@ TEST(ModelShape, DevicesOfAGroupShareTheWorkAndTheParameters) {
   EXPECT_EQ(divided.units(0).parameters_size(), 1) << "the embedding is in no group";
 }
 
-TEST(ModelShape, GroupsWithMoreDevicesThanHeads) {
+TEST(LlamaShape, GroupsWithMoreDevicesThanHeads) {
   std::string message;
   const bundle::ModelSummary whole = dividedSummary({}, message);
   const bundle::ModelSummary divided = dividedSummary({{"g", {1, 1, 1, 1, 1}, {1, 2}}}, message);
@@ -145,7 +145,7 @@ TEST(ModelShape, GroupsWithMoreDevicesThanHeads) {
   EXPECT_EQ(flopsOf(divided, divided.device_groups(0).members(4).units(0)), 0);
 }
 
-TEST(ModelShape, GroupsThatDivideAUnitAtDifferentPlaces) {
+TEST(LlamaShape, GroupsThatDivideAUnitAtDifferentPlaces) {
   std::string message;
   const bundle::ModelSummary whole = dividedSummary({}, message);
   const bundle::ModelSummary divided =

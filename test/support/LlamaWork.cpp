@@ -1,4 +1,4 @@
-#include "ShapeWork.h"
+#include "LlamaWork.h"
 
 #include "zorse/Summary/Summary.h"
 
@@ -11,7 +11,7 @@ namespace {
 
 class Work {
 public:
-  Work(const ModelShape &shape, const ShapeClass &part, bool tensorAttention)
+  Work(const LlamaShape &shape, const ShapeClass &part, bool tensorAttention)
       : shape(shape), part(part), tensorAttention(tensorAttention), tokens(shape.sequence),
         size(static_cast<int64_t>(elementBytes(shape.computeType))) {}
 
@@ -153,7 +153,7 @@ private:
 
   int64_t state() const { return tokens * shape.hidden * size; }
 
-  const ModelShape &shape;
+  const LlamaShape &shape;
   const ShapeClass &part;
   const bool tensorAttention;
   const int64_t tokens, size;
@@ -161,7 +161,7 @@ private:
 
 } // namespace
 
-void zorse::planning::addShapeWork(const ModelShape &shape, const std::vector<ShapeClass> &classes,
+void zorse::planning::addLlamaWork(const LlamaShape &shape, const std::vector<ShapeClass> &classes,
                                    bundle::ModelSummary &summary) {
   auto add = [&](const std::string &arch, bool tensorAttention) {
     summary.add_gpu_targets(arch);
