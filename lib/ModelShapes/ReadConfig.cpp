@@ -64,7 +64,7 @@ const Type kTypes[] = {
      "every block has experts"},
     {"gpt2", "gpt", kGpt2, nothing, nullptr},
     {"gpt_neo", "gpt", kGptNeo, [](Shape &s) { s.fusedQkv = false; },
-     "local attention costs as much as attention everywhere"},
+     "local attention has the cost of attention to all positions"},
     {"gpt_neox", "gpt", kUsual,
      [](Shape &s) {
        s.positions = Shape::Positions::Rotary;

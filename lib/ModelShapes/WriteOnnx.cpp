@@ -114,8 +114,11 @@ private:
   Value output(const Value &x, const Value &table) {
     if (!shape.tied)
       return linear(x, "head", shape.hidden, shape.vocabulary, false);
-    return graph.add("MatMul",
-                     {x, graph.add("Transpose", {table}, {{"perm", std::vector<int64_t>{1, 0}}})});
+    const Value logits = graph.add(
+        "MatMul", {x, graph.add("Transpose", {table}, {{"perm", std::vector<int64_t>{1, 0}}})});
+    return shape.maskedHead
+               ? graph.add("Add", {logits, graph.parameter("head.bias", {shape.vocabulary})})
+               : logits;
   }
 
   Value lossOf(const Value &logits, const Value &labels, int64_t classes) {

@@ -13,6 +13,9 @@
 
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/Format.h"
+
+#include <map>
 
 using namespace mlir;
 using namespace zorse;
@@ -34,13 +37,43 @@ struct AxisDivision {
   std::vector<Share> stored;
 };
 
+std::string textOf(ArrayRef<double> shares) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (double share : shares)
+    os << llvm::format("%a ", share);
+  return text;
+}
+
+/// By unit: the different shares with which groups divide it, by their text.
+using Divisions = std::vector<std::map<std::string, ArrayRef<double>>>;
+
+Divisions divisionsOf(ArrayRef<UnitGroup> groups, size_t units) {
+  Divisions divisions(units);
+  for (const UnitGroup &group : groups) {
+    const std::string text = textOf(group.shares);
+    for (int64_t u : group.units)
+      if (u >= 0 && u < static_cast<int64_t>(units))
+        divisions[static_cast<size_t>(u)].try_emplace(text, group.shares);
+  }
+  return divisions;
+}
+
+/// Classes that were made for devices of groups. Groups with equal shares have the same ones.
+struct MadeClasses {
+  llvm::StringMap<ArrayAttr> ofUnits; ///< by class, whole parameters, and shares of groups
+  llvm::StringMap<StringAttr> byText; ///< names of classes, by class and function
+  llvm::StringMap<unsigned> symbols;  ///< number of added classes, by name without a suffix
+  Operation *last = nullptr;          ///< class added last
+};
+
 class GroupDivider {
 public:
-  /// \param all  all groups; they may divide the same units
-  GroupDivider(ModuleOp module, const UnitGroup &group, ArrayRef<UnitGroup> all,
-               double flopsPerByte)
-      : module(module), group(group), all(all), flopsPerByte(flopsPerByte),
-        builder(module.getContext()) {}
+  /// \param divisions  of all groups, which may divide the same units
+  GroupDivider(ModuleOp module, const UnitGroup &group, const Divisions &divisions,
+               double flopsPerByte, MadeClasses &made)
+      : module(module), group(group), shares(textOf(group.shares)), divisions(divisions),
+        flopsPerByte(flopsPerByte), made(made), builder(module.getContext()) {}
 
   LogicalResult run(ArrayRef<UnitOp> units) {
     if (!llvm::all_of(group.shares, [](double share) { return share > 0; }))
@@ -61,32 +94,27 @@ public:
   }
 
 private:
-  /// Returns the classes of the devices for a unit. Units of one class share them if they also
-  /// share the set of parameters that other units read, and the groups that divide them.
+  /// Returns the classes of the devices for a unit. Units of one class share them, for this and
+  /// other groups with the same shares, if they also share the set of parameters that other units
+  /// read, and the shares of the groups that divide them.
   FailureOr<ArrayAttr> classesOf(UnitOp unit, int64_t index) {
-    SmallVector<const UnitGroup *> dividers;
-    std::string key = unit.getCallee().str() + ' ';
-    for (const UnitGroup &other : all)
-      if (llvm::is_contained(other.units, index)) {
-        dividers.push_back(&other);
-        key += std::to_string(&other - all.data()) + ' ';
-      }
+    std::string key = unit.getCallee().str() + ' ' + shares;
+    for (const auto &[text, division] : divisions[static_cast<size_t>(index)])
+      key += '/' + text;
     SmallVector<bool> whole;
     for (Value parameter : unit.getParameters()) {
       whole.push_back(!parameter.hasOneUse());
       key += whole.back() ? '1' : '0';
     }
-    ArrayAttr &known = made[key];
-    if (known)
+    if (ArrayAttr known = made.ofUnits.lookup(key))
       return known;
-    FailureOr<ArrayAttr> classes = divide(unit, whole, dividers);
+    FailureOr<ArrayAttr> classes = divide(unit, whole, index);
     if (succeeded(classes))
-      known = *classes;
+      made.ofUnits[key] = *classes;
     return classes;
   }
 
-  FailureOr<ArrayAttr> divide(UnitOp unit, ArrayRef<bool> whole,
-                              ArrayRef<const UnitGroup *> dividers) {
+  FailureOr<ArrayAttr> divide(UnitOp unit, ArrayRef<bool> whole, int64_t index) {
     ClassOp unitClass = unit.unitClass();
     func::FuncOp original = unitClass.function(Task::Joint);
     if (!original)
@@ -101,10 +129,7 @@ private:
     const ClassSharding sharding = deriveSharding(*joint, flopsPerByte);
     std::vector<AxisDivision> axes;
     for (const Axis &axis : sharding.axes) {
-      FailureOr<AxisDivision> division = divideAxis(unit, axis, dividers);
-      if (failed(division))
-        return failure();
-      axes.push_back(std::move(*division));
+      axes.push_back(divideAxis(axis, index));
     }
     SmallVector<Attribute> classes;
     for (size_t device = 0; device < group.shares.size(); ++device)
@@ -113,27 +138,23 @@ private:
     return builder.getArrayAttr(classes);
   }
 
-  FailureOr<AxisDivision> divideAxis(UnitOp unit, const Axis &axis,
-                                     ArrayRef<const UnitGroup *> dividers) {
-    AxisDivision division;
+  AxisDivision divideAxis(const Axis &axis, int64_t index) const {
+    AxisDivision axisDivision;
     std::vector<std::vector<int64_t>> counts; // of granules, by group and device
-    for (const UnitGroup *divider : dividers) {
-      counts.push_back(apportion(axis.granules, divider->shares));
-      if (divider != &group)
-        continue;
-      int64_t begin = 0;
-      for (int64_t count : counts.back()) {
-        division.shares.push_back({begin, begin + count});
-        begin += count;
-      }
+    for (const auto &[text, division] : divisions[static_cast<size_t>(index)])
+      counts.push_back(apportion(axis.granules, {division.begin(), division.end()}));
+    int64_t begin = 0;
+    for (int64_t count : apportion(axis.granules, group.shares)) {
+      axisDivision.shares.push_back({begin, begin + count});
+      begin += count;
     }
     const CommonBoundaries boundaries(counts);
-    for (const Share &share : division.shares)
+    for (const Share &share : axisDivision.shares)
       if (boundaries.areDifferent()) {
         const auto [begin, end] = boundaries.containing(share.begin, share.end);
-        division.stored.push_back({begin, end});
+        axisDivision.stored.push_back({begin, end});
       }
-    return division;
+    return axisDivision;
   }
 
   /// Builds the function of a device. A group of one device has no exchanges.
@@ -213,17 +234,18 @@ private:
     llvm::raw_string_ostream os(text);
     os << like.getSymName() << ' ';
     function->print(os, OpPrintingFlags().useLocalScope());
-    StringAttr &name = byText[text];
+    StringAttr &name = made.byText[text];
     if (name)
       return name;
-    builder.setInsertionPointAfter(last ? last : like.getOperation());
+    builder.setInsertionPointAfter(made.last ? made.last : like.getOperation());
     std::string symbol = like.getSymName().str() + "." + group.name + "." + std::to_string(device);
-    if (const unsigned more = symbols[symbol]++) // other groups divide other units of the class
+    if (const unsigned more = made.symbols[symbol]++) // other groups divide other units of the
+                                                      // class
       symbol += "." + std::to_string(more);
     auto added = ClassOp::create(builder, like.getLoc(), symbol);
     added.getBody().emplaceBlock();
     added.getBody().front().push_back(function.release());
-    last = added;
+    made.last = added;
     return name = added.getSymNameAttr();
   }
 
@@ -307,13 +329,11 @@ private:
 
   ModuleOp module;
   const UnitGroup &group;
-  const ArrayRef<UnitGroup> all;
+  const std::string shares; ///< the group's, as a key
+  const Divisions &divisions;
   const double flopsPerByte;
+  MadeClasses &made;
   OpBuilder builder;
-  Operation *last = nullptr;          ///< class added last
-  llvm::StringMap<ArrayAttr> made;    ///< by class and whole parameters
-  llvm::StringMap<unsigned> symbols;  ///< number of added classes, by name without a suffix
-  llvm::StringMap<StringAttr> byText; ///< names of classes, by class and function
 };
 
 struct DivideUnitsPass : PassWrapper<DivideUnitsPass, OperationPass<ModuleOp>> {
@@ -381,8 +401,10 @@ LogicalResult sharding::divideUnits(ModuleOp module, ArrayRef<UnitGroup> groups,
   const SmallVector<UnitOp> units(model.getOps<UnitOp>());
   Builder builder(module.getContext());
   SmallVector<Attribute> order;
+  const Divisions divisions = divisionsOf(groups, units.size());
+  MadeClasses made;
   for (const UnitGroup &group : groups) {
-    if (failed(GroupDivider(module, group, groups, flopsPerByte).run(units)))
+    if (failed(GroupDivider(module, group, divisions, flopsPerByte, made).run(units)))
       return failure();
     order.push_back(builder.getDictionaryAttr(
         {builder.getNamedAttr("devices", builder.getI64IntegerAttr(group.shares.size())),

@@ -46,7 +46,8 @@ struct ModelShape {
   bool postNorm = false;   ///< norms after the residual instead of before the branch (BERT)
   bool parallel = false;   ///< attention and MLP read the same norm's result (GPT-J, GPT-NeoX)
   bool tied = false;       ///< the output matrix is the embedding
-  bool maskedHead = false; ///< a product, activation and norm before the output matrix (BERT)
+  bool maskedHead = false; ///< a product, activation and norm before the output matrix, and its
+                           ///< biases (BERT)
 };
 
 /// A setting of a shape by name, such as layers=24.

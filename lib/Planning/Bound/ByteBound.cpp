@@ -27,7 +27,7 @@ struct WorkBytes {
   double samples = 0;  ///< of a step
   double total = 0;    ///< work of a step
 
-  /// The most work on all samples of units with at most so many bytes of parameters.
+  /// The most work on all samples of units with at most `budget` bytes of parameters.
   double workWithin(double budget) const {
     const auto after = std::upper_bound(bytes.begin(), bytes.end(), budget);
     if (after == bytes.end())
@@ -38,8 +38,8 @@ struct WorkBytes {
   }
 };
 
-/// The bytes of a unit's parameters that no other unit reads, in one direction: whoever owns an
-/// element, the parameter passes in one direction and the gradient in the other.
+/// The bytes of a unit's parameters that no other unit reads, in one direction: for any owner of
+/// an element, the parameter passes in one direction and the gradient in the other.
 double parameterBytes(const UnitTables &tables, const std::vector<int> &readers, int32_t unit) {
   double bytes = 0;
   for (uint32_t g : tables.groupsOfUnit(unit)) {
@@ -167,7 +167,7 @@ std::vector<Site> sitesOf(const Problem &problem, const std::vector<double> &rat
   return sites;
 }
 
-/// The most work that is done in so many seconds.
+/// The most work that is done within `seconds`.
 double workWithin(const WorkBytes &model, const std::vector<Site> &sites, double seconds) {
   double sum = 0;
   for (const Site &site : sites) {
