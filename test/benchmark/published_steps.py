@@ -1,6 +1,8 @@
 """Predicts steps that others have published, and compares them with the published seconds.
 
-    published_steps.py [ROW…] [--median 0.08] [--worst 0.2]
+    published_steps.py [ROW…] [--groups] [--median 0.08] [--worst 0.2]
+
+--groups: also rows with tensor parallelism, which take minutes.
 
 Rows: published-steps.csv, all of equal GPUs. A row states its layout: replicas (dp), devices of a group (tp), stages
 (pp), samples of a micro-batch, recomputation and sharding. The script writes it as a plan (devices of a group are
@@ -53,7 +55,7 @@ def plan_of(row, names):
 def predict(row, folder):
     """Seconds of a step."""
     count, per_node = int(row["gpus"]), int(row["gpus_per_node"])
-    cluster = {"nodes": [{"name": "n", "count": -(-count // per_node), "nic": {"bandwidth": f"{row['node_link']} GB/s", "latency": "5 us"},
+    cluster = {"nodes": [{"name": "n", "count": -(-count // per_node), "nic": {"bandwidth": f"{row['node_link'] or 400} GB/s", "latency": "5 us"},
                           "devices": [{"name": "d", "type": row["gpu"], "kind": "cuda", "memory": 0, "count": min(count, per_node)}]}]}
     plan = plan_of(row, [f"d:{i}" for i in range(count)])
     paths = {kind: os.path.join(folder, f"{row['id']}.{kind}") for kind in ("cluster.yaml", "plan.json", "report.json")}
@@ -78,11 +80,12 @@ def errors_of(ratios):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("rows", nargs="*", metavar="ROW")
+    parser.add_argument("--groups", action="store_true")
     parser.add_argument("--median", type=float, default=0.08)
     parser.add_argument("--worst", type=float, default=0.2)
     given = parser.parse_args()
     with open(os.path.join(HERE, "published-steps.csv")) as f:
-        rows = [row for row in csv.DictReader(f) if not given.rows or any(row["id"].startswith(word) for word in given.rows)]
+        rows = [row for row in csv.DictReader(f) if (given.groups or row["tp"] == "1") and (not given.rows or any(row["id"].startswith(word) for word in given.rows))]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(os.cpu_count()) as pool:
         predicted = dict(zip([row["id"] for row in rows], pool.map(lambda row: predict(row, folder), rows)))
     ratios, refused = {}, 0
