@@ -1,5 +1,17 @@
-// The lower bound of byteBound: what network cards of nodes and uplinks of sites carry in T seconds
-// limits what is computed behind them.
+// The lower bound of byteBound: what network cards of nodes and uplinks of sites carry limits what
+// is computed behind them.
+//
+// In T seconds a card carries Y = bandwidth * T bytes in each direction. A unit that the node
+// computes for some samples but not for all costs half of the bytes of its parameters and gradients
+// per direction, for any owner: one of both passes in, the other out. If the node leaves some unit
+// out, the activations of its m samples and their gradients cross its border: a bytes per sample
+// and direction at the thinnest cut. With the prices of the linear program as the value of a unit's
+// run, the node therefore does at most the larger of
+// - m * W(Y - a * m) for the best m, where W(y) is the value of one sample of the units whose
+//   parameters cost at most y bytes, and
+// - what its devices can do, if Y carries all parameters, or a times the samples beyond their
+// reach. The same holds for a site and its uplink, over the sum of its nodes. The bound is the
+// shortest T in which all nodes together do all of the work.
 #include "UnitKinds.h"
 
 #include "../Layout/UnitTables.h"
