@@ -140,25 +140,27 @@ private:
         x = graph.add("Add", {graph.add("Add", {a, m}), x});
         continue;
       }
-      x = branch(x, block + ".attention", [&](const Value &in, const std::string &name) {
+      x = branch(x, block, ".attention", [&](const Value &in, const std::string &name) {
         return attention(in, {}, stack, name);
       });
       if (!stack.other.empty())
-        x = branch(x, block + ".cross_attention", [&](const Value &in, const std::string &name) {
+        x = branch(x, block, ".cross_attention", [&](const Value &in, const std::string &name) {
           return attention(in, stack.other, stack, name);
         });
-      x = branch(x, block + ".mlp", [&](const Value &in, const std::string &name) {
+      x = branch(x, block, ".mlp", [&](const Value &in, const std::string &name) {
         return shape.experts > 0 ? mixture(in, name) : mlp(in, name);
       });
     }
     return x;
   }
 
-  /// A branch with its norm, before it or after the sum.
-  template <typename Make> Value branch(const Value &x, const std::string &name, Make make) {
+  /// A branch of a block with its norm, before it or after the sum.
+  template <typename Make>
+  Value branch(const Value &x, const std::string &block, const char *which, Make make) {
+    const std::string name = block + which, normName = name + ".norm";
     if (shape.postNorm)
-      return norm(graph.add("Add", {make(x, name), x}), name + ".norm", shape.hidden);
-    return graph.add("Add", {make(norm(x, name + ".norm", shape.hidden), name), x});
+      return norm(graph.add("Add", {make(x, name), x}), normName, shape.hidden);
+    return graph.add("Add", {make(norm(x, normName, shape.hidden), name), x});
   }
 
   Value linear(const Value &x, const std::string &name, int64_t in, int64_t out, bool bias) {
@@ -310,6 +312,7 @@ private:
   /// Cosines and sines [1, positions, channels / 2], computed by the importer.
   std::pair<Value, Value> rotations() {
     std::vector<float> frequencies;
+    frequencies.reserve(static_cast<size_t>(shape.headSize / 2));
     for (int64_t i = 0; i < shape.headSize / 2; ++i)
       frequencies.push_back(
           static_cast<float>(std::pow(kTheta, -2.0 * double(i) / double(shape.headSize))));

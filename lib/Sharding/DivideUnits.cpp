@@ -128,6 +128,7 @@ private:
         joint->setArgAttr(argument.getArgNumber(), kWholeAttr, builder.getUnitAttr());
     const ClassSharding sharding = deriveSharding(*joint, flopsPerByte);
     std::vector<AxisDivision> axes;
+    axes.reserve(sharding.axes.size());
     for (const Axis &axis : sharding.axes) {
       axes.push_back(divideAxis(axis, index));
     }

@@ -95,6 +95,7 @@ std::vector<Machines> planning::machinesOf(const std::vector<std::vector<double>
   for (const auto &s : seconds)
     ++counts[s];
   std::vector<Machines> machines;
+  machines.reserve(counts.size());
   for (auto &[s, count] : counts)
     machines.push_back({count, s});
   return machines;
