@@ -14,6 +14,7 @@ import tempfile
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
 import harness as z
 
+sys.path.insert(0, os.path.join(z.ROOT, "python"))
 STEP, MEMORY = 0.01, 0.03
 SEQUENCE, BATCH = 256, 32
 COMMON = dict(hidden_size=512, intermediate_size=1536, num_hidden_layers=4, num_attention_heads=8, vocab_size=8192)
