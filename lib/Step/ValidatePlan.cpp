@@ -362,24 +362,30 @@ void checkResidency(const Plan &plan, const zorse::bundle::ModelSummary &summary
   }
 }
 
-/// With updates inside the backward, no decision may depend on all gradients.
-void checkCommit(const Plan &plan, const zorse::bundle::ModelSummary &summary, Messages &messages) {
+void checkOptimizerStep(const Plan &plan, const zorse::bundle::ModelSummary &summary,
+                        Messages &messages) {
   if (plan.optimizerStep == OptimizerStep::AfterBackward)
     return;
-  const auto &training = summary.training();
-  auto refuse = [&](const char *what, const char *remedy) {
-    messages.add(std::string("state.optimizer_in_backward is true, which updates a group as soon "
-                             "as its gradients are reduced, and ") +
-                 what + ", which needs the gradients of all groups first: " + remedy +
-                 ", or say \"optimizer_in_backward\": false");
-  };
-  if (training.clip_norm() > 0)
-    refuse("gradients are clipped by their norm", "compile with --max-grad-norm=0");
-  if (training.loss_scale() > 0)
-    refuse("the loss is scaled, with steps that overflow skipped", "compile for bf16 or f32");
+  for (const std::string &reason : whyNotInBackward(summary))
+    messages.add("state.optimizer_in_backward is true, which updates a group as soon as its "
+                 "gradients are reduced, and " +
+                 reason + ", or say \"optimizer_in_backward\": false");
 }
 
 } // namespace
+
+std::vector<std::string>
+zorse::step::whyNotInBackward(const zorse::bundle::ModelSummary &summary) {
+  const auto &training = summary.training();
+  std::vector<std::string> reasons;
+  if (training.clip_norm() > 0)
+    reasons.emplace_back("gradients are clipped by their norm, which needs the gradients of all "
+                         "groups first: compile with --max-grad-norm=0");
+  if (training.loss_scale() > 0)
+    reasons.emplace_back("the loss is scaled, with steps that overflow skipped, which needs the "
+                         "gradients of all groups first: compile for bf16 or f32");
+  return reasons;
+}
 
 zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary) {
   Messages messages;
@@ -456,7 +462,7 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   checkTiling(plan, units, checkGroups(plan, summary, messages), messages);
   checkOwners(plan, summary, messages);
   checkResidency(plan, summary, messages);
-  checkCommit(plan, summary, messages);
+  checkOptimizerStep(plan, summary, messages);
   if (messages.empty())
     if (std::string why = scheduleRule(schedule.kind).whyUnsupported(plan, summary); !why.empty())
       messages.add(why);

@@ -37,13 +37,14 @@ class ModelOptions(TypedDict, total=False):
 
 
 class StateOptions(TypedDict, total=False):
-    """Options that determine the size of the optimizer states (zorse-compile, zorse-plan)."""
+    """Options that plans depend on (zorse-compile, zorse-plan)."""
     optimizer: Literal["adamw", "adam", "sgd", "lion", "rmsprop", "adagrad", "adadelta", "adamax", "radam", "muon", "adafactor", "adamw8bit", "adam8bit"]
     momentum: float
     centered: bool
     amsgrad: bool
     ema_decay: float  #: decay of the moving average of parameters
     weight_decay_params: str
+    max_grad_norm: float
 
 
 class ScheduleOptions(TypedDict, total=False):
@@ -83,7 +84,6 @@ class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     eps2: float
     update_clip: float
     no_scale_parameter: bool
-    max_grad_norm: float
     clip_grad_value: float
     initial_loss_scale: float
     loss_scale_window: int  #: steps
@@ -151,6 +151,8 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     exclude: Sequence[str]
     no_memory_optimizations: bool
     search_budget: int
+    search_seconds: float
+    optimizer_in_backward: bool
     seed: int
     num_threads: int
     planner: str

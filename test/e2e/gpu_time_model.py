@@ -2,8 +2,7 @@
 
     gpu_time_model.py [--gpt2 ONNX]     --gpt2: also GPT-2 124M as compiled by Zorse
 
-Models are given by their dimensions (--model-shape). If the published model has no gated MLP, the MLP is replaced by a gated
-one with the same number of FLOPs. The prediction is for the whole step of the chosen plan: matmuls, attention, other
+Models are given by their dimensions (--model-shape). The prediction is for the whole step of the chosen plan: matmuls, attention, other
 kernels, transfers, updates. Each published value is from one framework at its best settings, with recomputation if
 needed; none is Zorse's.
 
@@ -19,10 +18,10 @@ import tempfile
 import harness as z
 
 SPREAD, LEAN = 1.5, 1.2
-GPT2 = "layers=12,hidden=768,ffn=2048,heads=12,vocabulary=50304"
-GPT2_XL = "layers=48,hidden=1600,ffn=4267,heads=25,vocabulary=50304"
-MPT = "layers=32,hidden=4096,ffn=10923,heads=32,vocabulary=50432"
-LLAMA3 = "layers=32,hidden=4096,ffn=14336,heads=32,kv_heads=8,vocabulary=128256"
+GPT2 = "family=gpt,layers=12,hidden=768,ffn=3072,heads=12,vocabulary=50304"
+GPT2_XL = "family=gpt,layers=48,hidden=1600,ffn=6400,heads=25,vocabulary=50304"
+MPT = "family=gpt,layers=32,hidden=4096,ffn=16384,heads=32,vocabulary=50432"
+LLAMA3 = "llama3-8b"
 # Model, dimensions, positions, samples of a step, GPUs, published tokens per second per GPU, source.
 PUBLISHED = [
     ("GPT-2 124M", GPT2, 1024, 512, "A100-80", 8, 218e3, "llm.c"),

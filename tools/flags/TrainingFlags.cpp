@@ -96,7 +96,7 @@ CLI::Option *TrainingFlags::addFlag(CLI::App &app, const char *name, bool &value
   return ofOptimizer.back();
 }
 
-/// Options that determine the number of optimizer states.
+/// Options that plans depend on: the number of optimizer states, and whether gradients are clipped.
 void TrainingFlags::addStateTo(CLI::App &app) {
   addOfOptimizer(app, "--optimizer", optimizer, "optimizer: " + listOfOptimizers())
       ->check(CLI::IsMember(namesOfOptimizers()));
@@ -109,6 +109,11 @@ void TrainingFlags::addStateTo(CLI::App &app) {
   app.add_option("--ema-decay", emaDecay,
                  "decay of an exponential moving average of the parameters, which zorse-run "
                  "--save-ema writes; 0: none (default: 0)")
+      ->group(kGroup)
+      ->check(finiteNumber());
+  app.add_option("--max-grad-norm", clipNorm,
+                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, adamw8bit, "
+                 "lion and muon, otherwise 0)")
       ->group(kGroup)
       ->check(finiteNumber());
 }
@@ -161,11 +166,6 @@ void TrainingFlags::addTo(CLI::App &app) {
                  "update of these parameters); repeatable")
       ->group(kGroup)
       ->take_all();
-  app.add_option("--max-grad-norm", clipNorm,
-                 "maximum global gradient norm, 0: no clipping (default: 1.0 for adamw, adamw8bit, "
-                 "lion and muon, otherwise 0)")
-      ->group(kGroup)
-      ->check(finiteNumber());
   app.add_option("--clip-grad-value", clipValue,
                  "maximum absolute value of every gradient, instead of --max-grad-norm")
       ->group(kGroup)

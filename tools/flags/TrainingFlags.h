@@ -39,7 +39,7 @@ struct TrainingFlags {
   bool learningRateGiven() const { return schedule.learningRate.has_value(); }
   bool clipGiven() const { return clipNorm || clipValue; }
 
-  /// Adds only the options that determine the size of the optimizer states.
+  /// Adds only the options that plans depend on.
   void addStateTo(CLI::App &app);
   /// Errors name the option, the expected value and the value found.
   Status resolve(bundle::TrainingOptions &options);

@@ -217,6 +217,16 @@ Status zorse::plan::readInputs(Options &o, Inputs &inputs) {
   return takePlan(o, inputs);
 }
 
+Status zorse::plan::applyPlanOptions(const Options &o, planning::Problem &problem) {
+  problem.overlapCommunication = o.overlap.value_or(true);
+  if (!o.optimizerInBackward)
+    return Status::success();
+  for (const std::string &reason : step::whyNotInBackward(problem.summary))
+    return userError("--optimizer-in-backward: " + reason + ", or leave the option out");
+  problem.optimizerStep = step::OptimizerStep::InBackward;
+  return Status::success();
+}
+
 Result<planning::SearchOptions> zorse::plan::searchOptions(const Options &o,
                                                            const planning::Cluster &cluster) {
   planning::SearchOptions search = o.search;

@@ -49,12 +49,24 @@ void addSearchOptions(CLI::App &app, plan::Options &o) {
          "--overlap-comm,!--no-overlap-comm", [&o](int64_t count) { o.overlap = count > 0; },
          "whether devices compute while they send or receive (default: yes, or as in --plan)")
       ->group(search);
+  app.add_flag("--optimizer-in-backward", o.optimizerInBackward,
+               "parameters are updated inside the backward, as soon as their gradients are reduced: "
+               "a shorter step and less memory, without gradient clipping, skipped steps and loss "
+               "scaling (default: after the backward, or as in --plan)")
+      ->group(search);
   app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")
       ->group(search)
       ->delimiter(',');
   app.add_option("--search-budget", o.search.candidates,
                  "search budget, in simulated candidates (default: depends on the problem size)")
       ->group(search);
+  app.add_option("--search-seconds", o.search.seconds,
+                 "time for improving first solutions, in seconds of one core: counted in simulated "
+                 "instructions, so that the plan is the same on any machine (default: depends on "
+                 "the problem size)")
+      ->group(search)
+      ->check(CLI::Range(0.01, 1e6))
+      ->excludes("--search-budget");
   app.add_option("--seed", o.search.seed,
                  "random seed of the search; the same seed gives the same plan on any machine")
       ->check(wholeNumber())

@@ -17,6 +17,7 @@ struct Options {
   std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule,
       objective = "throughput", split, planner = "zorse";
   std::optional<bool> overlap; ///< of communication with computation
+  bool optimizerInBackward = false;
   std::vector<std::string> exclude, compare;
   std::vector<std::string> compareClusters;      ///< cluster files
   bool shop = false;                             ///< choose nodes of the cluster to rent

@@ -71,7 +71,8 @@ int zorse::plan::compareClusters(const Options &given) {
       return fail(path + ": " + costs.message());
     planning::Problem problem{inputs.model.summary, cluster, *costs, o.batch,
                               inputs.model.functions ? &*inputs.model.functions : nullptr};
-    problem.overlapCommunication = o.overlap.value_or(true);
+    if (Status status = applyPlanOptions(o, problem); status.failed())
+      return fail(status.message());
     const Result<planning::SearchOptions> search = searchOptions(o, cluster);
     if (search.failed())
       return fail(path + ": " + search.message());

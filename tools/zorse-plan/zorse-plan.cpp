@@ -34,11 +34,9 @@ namespace {
 planning::Problem dividedProblem(const planning::Problem &whole,
                                  const planning::DividedModel &model,
                                  const planning::CostModel &costs) {
-  planning::Problem made{model.summary, whole.cluster, costs, whole.batch,
-                         model.functions ? &*model.functions : nullptr};
-  made.memoryOptimizations = whole.memoryOptimizations;
+  planning::Problem made = whole.of(model.summary, model.functions ? &*model.functions : nullptr,
+                                    whole.cluster, costs);
   made.assumptions = whole.assumptions;
-  made.overlapCommunication = whole.overlapCommunication;
   return made;
 }
 
@@ -137,14 +135,14 @@ std::string groupsThatFit(const Options &o, const planning::Problem &problem,
   quick.progress = nullptr;
   quick.memoryHints = false;
   quick.candidates = 100;
-  for (uint32_t size : {2u, 4u, 8u}) {
-    const Result<planning::GroupedResult> found =
-        planning::searchWithGroups(problem, quick, size, *model);
-    if (!found.failed())
-      return "\n--tensor-parallel-size=" + std::to_string(size) +
-             " would make it fit: devices of a node then divide units";
-  }
-  return {};
+  constexpr uint32_t kMax = 8;
+  uint32_t size = planning::groupSizeThatFits(problem, quick, kMax, *model);
+  for (uint32_t smaller : {2u, 4u})
+    if (smaller < size && planning::groupSizeThatFits(problem, quick, smaller, *model) > 0)
+      size = smaller;
+  return size == 0 ? ""
+                   : "\n--tensor-parallel-size=" + std::to_string(size) +
+                         " would make it fit: devices of a node then divide units";
 }
 
 /// \param found  receives how the plan was chosen, for the report
@@ -189,7 +187,7 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
         planning::CostModel::make(whole.summary, other, whole.costs.profile(), {});
     if (otherCosts.failed())
       return std::nullopt;
-    planning::Problem changed{whole.summary, other, *otherCosts, whole.batch, whole.functions};
+    const planning::Problem changed = whole.on(other, *otherCosts);
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
@@ -261,9 +259,12 @@ int run(Options &o) {
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch,
                             inputs.model.functions ? &*inputs.model.functions : nullptr};
   problem.assumptions = inputs.assumptions;
-  problem.overlapCommunication = o.overlap.value_or(true);
+  if (Status status = applyPlanOptions(o, problem); status.failed())
+    return fail(status.message());
   if (plan && o.overlap)
     plan->overlapCommunication = problem.overlapCommunication;
+  if (plan && o.optimizerInBackward)
+    plan->optimizerStep = problem.optimizerStep;
   if (!o.compare.empty())
     return compare(o, problem, inputs.model);
   Result<planning::SearchOptions> search = searchOptions(o, *inputs.cluster);

@@ -18,6 +18,9 @@ struct SearchOptions {
   uint32_t candidates = 0; ///< budget of simulated candidates, without those for subsets of the
                            ///< cluster; 0: by the problem size. The same seed and budget give the
                            ///< same plan on any machine
+  /// Seconds of one core for walks and descents, about: counted in simulated instructions, so that
+  /// the plan does not depend on the machine. 0: by the problem size.
+  double seconds = 0;
   bool ranks = false;      ///< a search that only compares a problem with others: with at most a
                            ///< quarter of the budget by the problem size
   unsigned threads = 0;    ///< 0: all cores. The result does not depend on it

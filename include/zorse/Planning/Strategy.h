@@ -74,6 +74,14 @@ struct Problem {
   std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for
                                                 ///< reports
   bool overlapCommunication = true;             ///< Plan::overlapCommunication of every strategy
+  step::OptimizerStep optimizerStep =
+      step::OptimizerStep::AfterBackward; ///< Plan::optimizerStep of every strategy
+
+  /// Returns this problem on another cluster, whose costs are `otherCosts`. Without assumptions.
+  Problem on(const Cluster &other, const CostModel &otherCosts) const;
+  /// Returns this problem for another model, such as the same divided among groups of devices.
+  Problem of(const bundle::ModelSummary &model, const bundle::FunctionLibrary *modelFunctions,
+             const Cluster &other, const CostModel &otherCosts) const;
 };
 
 /// Units [unitBegin, unitEnd), or parts of units (Strategy::boundaryDenominator), on members that

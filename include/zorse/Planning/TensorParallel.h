@@ -32,4 +32,9 @@ std::vector<UnitGroup> unitGroupsOf(const step::Plan &plan);
 Result<GroupedResult> searchWithGroups(const Problem &problem, const SearchOptions &options,
                                        uint32_t maxSize, DivisibleModel &model);
 
+/// Returns the number of devices of the largest group in a plan with groups that fits; 0: none was
+/// found. For a problem of which no plan without groups fits.
+uint32_t groupSizeThatFits(const Problem &problem, const SearchOptions &options, uint32_t maxSize,
+                           DivisibleModel &model);
+
 } // namespace zorse::planning

@@ -280,4 +280,8 @@ std::string writePlan(const Plan &plan, const bundle::ModelSummary &summary);
 /// and whether memory suffices.
 Status validatePlan(const Plan &plan, const bundle::ModelSummary &summary);
 
+/// Returns why OptimizerStep::InBackward is refused for a model: decisions that depend on all
+/// gradients, each with its remedy. Empty: it is possible.
+std::vector<std::string> whyNotInBackward(const bundle::ModelSummary &summary);
+
 } // namespace zorse::step

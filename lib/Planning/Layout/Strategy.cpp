@@ -7,6 +7,24 @@
 using namespace zorse;
 using namespace zorse::planning;
 
+Problem Problem::of(const bundle::ModelSummary &model,
+                    const bundle::FunctionLibrary *modelFunctions, const Cluster &other,
+                    const CostModel &otherCosts) const {
+  return {model,
+          other,
+          otherCosts,
+          batch,
+          modelFunctions,
+          memoryOptimizations,
+          {},
+          overlapCommunication,
+          optimizerStep};
+}
+
+Problem Problem::on(const Cluster &other, const CostModel &otherCosts) const {
+  return of(summary, functions, other, otherCosts);
+}
+
 static auto placeOf(const MemoryOptimizations &optimizations, uint32_t device) {
   return std::lower_bound(optimizations.overrides.begin(), optimizations.overrides.end(), device,
                           [](const auto &other, uint32_t d) { return other.first < d; });

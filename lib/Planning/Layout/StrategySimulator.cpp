@@ -20,6 +20,7 @@ step::Plan emptyPlan(const Problem &problem) {
   plan.batch = problem.batch;
   plan.samplesPerRow = samplesPerRow(problem.summary);
   plan.overlapCommunication = problem.overlapCommunication;
+  plan.optimizerStep = problem.optimizerStep;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);

@@ -146,7 +146,9 @@ void SearchContext::simulate(std::vector<Candidate> &batch) {
 void zorse::planning::addSimulated(SearchContext &context, std::vector<Candidate> candidates,
                                    double maxWork, std::vector<Candidate> &pool) {
   const bool limited = maxWork < INFINITY;
-  const size_t atOnce = limited ? context.effort().simulatedAtOnce : candidates.size();
+  const size_t most = limited ? context.effort().simulatedAtOnce : candidates.size();
+  // The first batch is small: a single strategy may have more work than the limit.
+  size_t atOnce = limited ? std::min<size_t>(most, 4) : most;
   constexpr double kOptimism = 1.1; // nine of ten steps are longer by more than that
   auto hopeless = [&](const Candidate &candidate) {
     return limited && !countsPrices(context.options) && !pool.empty() &&
@@ -158,10 +160,14 @@ void zorse::planning::addSimulated(SearchContext &context, std::vector<Candidate
       if (!hopeless(*next))
         batch.push_back(std::move(*next));
     context.simulate(batch);
+    double work = 1;
     for (Candidate &candidate : batch) {
-      maxWork -= double(candidate.work);
+      work += double(candidate.work);
       pool.push_back(std::move(candidate));
     }
+    maxWork -= work;
+    const double affordable = maxWork * double(std::max<size_t>(batch.size(), 1)) / work;
+    atOnce = static_cast<size_t>(std::clamp(affordable, 1.0, double(std::max<size_t>(most, 1))));
     std::sort(pool.begin(), pool.end(), better);
   }
 }

@@ -123,7 +123,10 @@ public:
   bool budgetExhausted() const { return triedCount >= budget; }
   /// Returns the limits for the devices that may be used now.
   SearchEffort effort() const {
-    return SearchEffort::forDevices(devices.size(), tables.units(), problem.batch);
+    SearchEffort effort = SearchEffort::forDevices(devices.size(), tables.units(), problem.batch);
+    if (options.seconds > 0)
+      effort.limitTo(options.seconds);
+    return effort;
   }
 
   const Problem &problem;

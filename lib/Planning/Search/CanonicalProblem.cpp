@@ -243,14 +243,7 @@ CanonicalProblem CanonicalProblem::make(const Problem &problem) {
 }
 
 Problem CanonicalProblem::on(const Problem &problem) const {
-  return {problem.summary,
-          cluster,
-          *costs,
-          problem.batch,
-          problem.functions,
-          problem.memoryOptimizations,
-          {},
-          problem.overlapCommunication};
+  return problem.on(cluster, *costs);
 }
 
 /// Replaces the devices of a strategy. \param newDevice  by device

@@ -33,15 +33,7 @@ std::string moreDevices(const Problem &problem, const SearchOptions &options) {
         CostModel::make(problem.summary, larger, problem.costs.profile(), {});
     if (costs.failed())
       return "";
-    Problem enlarged{problem.summary,
-                     larger,
-                     *costs,
-                     problem.batch,
-                     problem.functions,
-                     problem.memoryOptimizations,
-                     {},
-                     problem.overlapCommunication};
-    if (shortSearchOfParts(enlarged, options))
+    if (shortSearchOfParts(problem.on(larger, *costs), options))
       return std::to_string(more) + (more == 1 ? " more device" : " more devices") +
              (like.type.empty() ? " like '" + like.name + "'" : " of type " + like.type);
   }
@@ -58,14 +50,7 @@ std::string show(const MemoryOptimization &optimization) {
 /// memory for memory optimizations.
 std::string optimizationThatFits(const Problem &problem, const SearchOptions &options) {
   auto tryOn = [&](const Cluster &cluster) -> std::string {
-    Problem eased{problem.summary,
-                  cluster,
-                  problem.costs,
-                  problem.batch,
-                  problem.functions,
-                  {},
-                  {},
-                  problem.overlapCommunication};
+    Problem eased = problem.on(cluster, problem.costs);
     for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
       eased.memoryOptimizations.defaultOptimization = optimization;
       if (shortSearchOfParts(eased, options))
@@ -205,14 +190,8 @@ std::string zorse::planning::explainMemory(const SearchContext &context, const S
         " (without --pipeline-stages it is chosen)");
   add(moreDevices(problem, context.options));
   for (int64_t batch = problem.batch / 2; batch >= 1; batch /= 4) {
-    Problem smaller{problem.summary,
-                    problem.cluster,
-                    problem.costs,
-                    batch,
-                    problem.functions,
-                    problem.memoryOptimizations,
-                    {},
-                    problem.overlapCommunication};
+    Problem smaller = problem.on(problem.cluster, problem.costs);
+    smaller.batch = batch;
     if (shortSearchOfParts(smaller, context.options)) {
       add("a batch of at most " + std::to_string(batch) + (batch == 1 ? " sample" : " samples"));
       break;

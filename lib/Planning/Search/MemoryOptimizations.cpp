@@ -44,14 +44,7 @@ bool wouldFreeMemoryPay(const Problem &problem, const SearchOptions &options, do
   Cluster unlimited = problem.cluster;
   for (ClusterDevice &device : unlimited.devices)
     device.memory = 0;
-  const Problem roomy{problem.summary,
-                      unlimited,
-                      problem.costs,
-                      problem.batch,
-                      problem.functions,
-                      problem.memoryOptimizations,
-                      {},
-                      problem.overlapCommunication};
+  const Problem roomy = problem.on(unlimited, problem.costs);
   const std::optional<double> score = shortSearch(roomy, options);
   return score && *score < toBeat;
 }
@@ -151,5 +144,7 @@ zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const Sea
       dropUnneededOptimizations(problem, stages, *result);
     return std::move(*result);
   }
-  return toBeat < INFINITY ? std::nullopt : searchReshardAfterForward(problem, options);
+  return toBeat < INFINITY
+             ? std::nullopt
+             : searchReshardAfterForward(problem, options, /*briefly=*/options.ranks);
 }

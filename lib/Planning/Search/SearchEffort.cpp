@@ -82,6 +82,17 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   return effort;
 }
 
+void SearchEffort::limitTo(double seconds) {
+  const double factor = seconds * kWorkPerSecond / (work + descentWork);
+  work *= factor;
+  descentWork *= factor;
+  const auto scaled = [&](uint32_t limit) {
+    return static_cast<uint32_t>(std::clamp(limit * factor, 1.0, 1e9));
+  };
+  maxBudget = std::max(minBudget, scaled(maxBudget));
+  maxDescents = scaled(maxDescents);
+}
+
 uint32_t SearchEffort::budgetFor(double workOfOne) const {
   return static_cast<uint32_t>(
       std::clamp(work / workOfOne, static_cast<double>(minBudget), static_cast<double>(maxBudget)));

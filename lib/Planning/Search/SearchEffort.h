@@ -20,7 +20,8 @@ struct SearchEffort {
                   ///< the same devices
 
   // Budget. Work is counted in instructions of simulated lists, so that a seed gives the same plan
-  // on any machine; a core simulates about 3 million a second.
+  // on any machine.
+  static constexpr double kWorkPerSecond = 3e6; ///< of one core, about
   double work;                               ///< of walks, summed over all strategies
   uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
   uint32_t seedsPart, laterPart = 8;         ///< 1/seedsPart of the budget is for the first seeds,
@@ -118,7 +119,7 @@ struct SearchEffort {
   bool easesMemory;      ///< also if a plan fits without them
   size_t relievedStages; ///< stages that are tried without memory optimizations if there are no
                          ///< descents
-  double phaseWork = 3e6, phaseRowWork = 1.2e6, phaseDescentWork = 3e6;
+  double phaseWork = 5e6, phaseRowWork = 1.2e6, phaseDescentWork = 3e6;
   double phaseHintWork = 6e5;  ///< to find out whether any plan fits
   size_t phasesRefined = 12;   ///< candidates with varied rows
   double phaseDescents = 1000; ///< strategies
@@ -141,6 +142,10 @@ struct SearchEffort {
   /// \param units, samples  of the problem; default: many
   static SearchEffort forDevices(size_t devices, int64_t units = 1 << 20,
                                  int64_t samples = 1 << 20);
+
+  /// Limits walks and descents to about this many seconds of one core, in their usual proportion.
+  /// First solutions and the judgement of the best are not included.
+  void limitTo(double seconds);
 
   /// Returns the number of strategies that the budget allows. \param workOfOne  work of one
   /// strategy

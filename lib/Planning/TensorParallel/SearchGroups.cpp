@@ -110,10 +110,7 @@ private:
     return own;
   }
   Problem problemOf(const Cluster &teams, const CostModel &costs) const {
-    Problem made{problem.summary, teams, costs, problem.batch};
-    made.memoryOptimizations = problem.memoryOptimizations;
-    made.overlapCommunication = problem.overlapCommunication;
-    return made;
+    return problem.of(problem.summary, nullptr, teams, costs);
   }
 
   Result<CostedDivision> divide(const std::vector<UnitGroup> &groups) {
@@ -143,6 +140,15 @@ private:
   }
 
   /// Evaluates a plan of devices by its full expansion, and keeps it if it fits and is the best.
+  /// Returns the memory that the fullest device needs, relative to what it has.
+  double neededBy(const Evaluation &evaluation) const {
+    double needed = 0;
+    for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
+      if (const uint64_t capacity = problem.cluster.devices[d].capacity())
+        needed = std::max(needed, double(evaluation.memory[d]) / double(capacity));
+    return needed;
+  }
+
   /// \param step  receives its seconds
   /// \returns the memory that the fullest device needs, relative to what it has
   Result<double> evaluate(SearchResult found, double &step) {
@@ -150,16 +156,16 @@ private:
     if (divided.failed())
       return divided.error();
     const std::optional<bundle::FunctionLibrary> &functions = divided->model.functions;
-    const Problem whole{divided->model.summary, problem.cluster, divided->costs, problem.batch,
-                        functions ? &*functions : nullptr};
-    Result<Evaluation> evaluation = planning::evaluate(whole, found.plan);
+    const Problem whole = problem.of(divided->model.summary, functions ? &*functions : nullptr,
+                                     problem.cluster, divided->costs);
+    tried += found.tried;
+    // Placing buffers takes most of the time, and a plan needs no less memory than its live bytes.
+    Result<Evaluation> evaluation = planning::estimate(whole, found.plan);
+    if (!evaluation.failed() && neededBy(*evaluation) <= 1)
+      evaluation = planning::evaluate(whole, found.plan);
     if (evaluation.failed())
       return evaluation.error();
-    tried += found.tried;
-    double needed = 0;
-    for (size_t d = 0; d < problem.cluster.devices.size(); ++d)
-      if (const uint64_t capacity = problem.cluster.devices[d].capacity())
-        needed = std::max(needed, double(evaluation->memory[d]) / double(capacity));
+    const double needed = neededBy(*evaluation);
     found.evaluation = std::move(*evaluation);
     step = found.evaluation.step;
     if (found.evaluation.shortfallBytes > 0)
@@ -197,9 +203,8 @@ std::vector<UnitGroup> planning::unitGroupsOf(const step::Plan &plan) {
   return groups;
 }
 
-Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
-                                                 const SearchOptions &options, uint32_t maxSize,
-                                                 DivisibleModel &model) {
+/// Devices of a group update parts of parameters.
+static Status checkUpdates(const Problem &problem) {
   if (std::any_of(problem.summary.update_rules().begin(), problem.summary.update_rules().end(),
                   [](const bundle::UpdateRule &rule) { return rule.block_size() > 0; }))
     return userError("--tensor-parallel-size: devices of a group have parts of parameters, and "
@@ -207,7 +212,13 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
                      std::string(infoOf(problem.summary.training().optimizer()).name) +
                      " updates whole blocks of them; plan with --tensor-parallel-size=1, or choose "
                      "another optimizer");
-  Result<SearchResult> alone = searchPlan(problem, options);
+  return Status::success();
+}
+
+/// Searches with groups. \param alone  the plan without groups, or why none fits
+static Result<GroupedResult> searchGroups(const Problem &problem, const SearchOptions &options,
+                                          uint32_t maxSize, DivisibleModel &model,
+                                          Result<SearchResult> alone) {
   std::vector<uint32_t> usable;
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())
@@ -259,4 +270,25 @@ Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
   }
   search.result.best.tried = tried;
   return std::move(search.result);
+}
+
+Result<GroupedResult> planning::searchWithGroups(const Problem &problem,
+                                                 const SearchOptions &options, uint32_t maxSize,
+                                                 DivisibleModel &model) {
+  if (Status status = checkUpdates(problem); status.failed())
+    return status;
+  return searchGroups(problem, options, maxSize, model, searchPlan(problem, options));
+}
+
+uint32_t planning::groupSizeThatFits(const Problem &problem, const SearchOptions &options,
+                                     uint32_t maxSize, DivisibleModel &model) {
+  if (checkUpdates(problem).failed())
+    return 0;
+  const Result<GroupedResult> found =
+      searchGroups(problem, options, maxSize, model, userError("no plan fits without groups"));
+  size_t largest = 0;
+  if (!found.failed())
+    for (const step::DeviceGroup &group : found->best.plan.groups)
+      largest = std::max(largest, group.devices.size());
+  return static_cast<uint32_t>(largest);
 }

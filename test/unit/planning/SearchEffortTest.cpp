@@ -132,6 +132,20 @@ TEST(SearchEffort, SmallProblems) {
   EXPECT_EQ(small.fragmentationDivisor, 0u);
 }
 
+/// Walks and descents keep their proportion, and together take the seconds.
+TEST(SearchEffort, LimitedToSeconds) {
+  const SearchEffort before = SearchEffort::forDevices(20);
+  SearchEffort effort = before;
+  effort.limitTo(8);
+  EXPECT_DOUBLE_EQ(effort.work + effort.descentWork, 8 * SearchEffort::kWorkPerSecond);
+  EXPECT_DOUBLE_EQ(effort.work / effort.descentWork, before.work / before.descentWork);
+  EXPECT_GT(effort.maxBudget, before.maxBudget);
+  EXPECT_GT(effort.maxDescents, before.maxDescents);
+  effort.limitTo(1e-9);
+  EXPECT_EQ(effort.maxBudget, before.minBudget);
+  EXPECT_EQ(effort.budgetFor(1), before.minBudget);
+}
+
 TEST(SearchEffort, NumbersOfEveryProblem) {
   const SearchEffort effort = SearchEffort::forDevices(20);
   const std::array<size_t, 22> sizes = {
@@ -144,7 +158,7 @@ TEST(SearchEffort, NumbersOfEveryProblem) {
   EXPECT_EQ(sizes, (std::array<size_t, 22>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6,  8,
                                            4, 4, 4,  4, 6, 3,  20, 3, 12, 12, 16}));
   EXPECT_EQ(effort.maxRows, 256);
-  EXPECT_EQ(std::pair(effort.phaseWork, effort.phaseRowWork), std::pair(3e6, 1.2e6));
+  EXPECT_EQ(std::pair(effort.phaseWork, effort.phaseRowWork), std::pair(5e6, 1.2e6));
   EXPECT_EQ(std::pair(effort.phaseDescentWork, effort.phaseDescents), std::pair(3e6, 1000.0));
   EXPECT_EQ(effort.pricedCounted, 65536u);
   EXPECT_EQ(std::pair(effort.pricedSearched, effort.pricedWithin), std::pair(size_t(3), 1.15));

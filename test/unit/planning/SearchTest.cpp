@@ -202,6 +202,35 @@ Cluster shuffled(const Cluster &cluster, std::mt19937 &random) {
   return to;
 }
 
+/// Updates inside the backward hide behind compute. Every plan of the problem has them, also those
+/// of problems made from it.
+TEST(Search, UpdatesInTheBackward) {
+  auto made = setUp({20, 90}, 2, 4, 8);
+  SearchOptions options;
+  options.candidates = 100;
+  const auto after = searchPlan(*made->problem, options);
+  ASSERT_FALSE(after.failed()) << after.message();
+  EXPECT_EQ(after->plan.optimizerStep, step::OptimizerStep::AfterBackward);
+  made->problem->optimizerStep = step::OptimizerStep::InBackward;
+  const auto found = searchPlan(*made->problem, options);
+  ASSERT_FALSE(found.failed()) << found.message();
+  EXPECT_EQ(found->plan.optimizerStep, step::OptimizerStep::InBackward);
+  EXPECT_LT(found->evaluation.step, after->evaluation.step);
+}
+
+TEST(Search, SecondsLimitCandidates) {
+  auto made = setUp({20, 90, 45}, 2, 4, 16);
+  SearchOptions options;
+  uint32_t before = 0;
+  for (double seconds : {0.01, 0.1, 1.0}) {
+    options.seconds = seconds;
+    const auto found = searchPlan(*made->problem, options);
+    ASSERT_FALSE(found.failed()) << found.message();
+    EXPECT_GT(found->tried, before);
+    before = found->tried;
+  }
+}
+
 TEST(Search, OrderAndNamesChangeNothing) {
   std::mt19937 random(3); // NOLINT(bugprone-random-generator-seed): the same in every run
   auto made = setUp({20, 90, 45, 90}, 2, 4, 24);
