@@ -374,8 +374,7 @@ void checkOptimizerStep(const Plan &plan, const zorse::bundle::ModelSummary &sum
 
 } // namespace
 
-std::vector<std::string>
-zorse::step::whyNotInBackward(const zorse::bundle::ModelSummary &summary) {
+std::vector<std::string> zorse::step::whyNotInBackward(const zorse::bundle::ModelSummary &summary) {
   const auto &training = summary.training();
   std::vector<std::string> reasons;
   if (training.clip_norm() > 0)

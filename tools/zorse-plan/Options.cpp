@@ -49,10 +49,11 @@ void addSearchOptions(CLI::App &app, plan::Options &o) {
          "--overlap-comm,!--no-overlap-comm", [&o](int64_t count) { o.overlap = count > 0; },
          "whether devices compute while they send or receive (default: yes, or as in --plan)")
       ->group(search);
-  app.add_flag("--optimizer-in-backward", o.optimizerInBackward,
-               "parameters are updated inside the backward, as soon as their gradients are reduced: "
-               "a shorter step and less memory, without gradient clipping, skipped steps and loss "
-               "scaling (default: after the backward, or as in --plan)")
+  app.add_flag(
+         "--optimizer-in-backward", o.optimizerInBackward,
+         "parameters are updated inside the backward, as soon as their gradients are reduced: "
+         "a shorter step and less memory, without gradient clipping, skipped steps and loss "
+         "scaling (default: after the backward, or as in --plan)")
       ->group(search);
   app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")
       ->group(search)

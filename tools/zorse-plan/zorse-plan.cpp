@@ -34,8 +34,8 @@ namespace {
 planning::Problem dividedProblem(const planning::Problem &whole,
                                  const planning::DividedModel &model,
                                  const planning::CostModel &costs) {
-  planning::Problem made = whole.of(model.summary, model.functions ? &*model.functions : nullptr,
-                                    whole.cluster, costs);
+  planning::Problem made =
+      whole.of(model.summary, model.functions ? &*model.functions : nullptr, whole.cluster, costs);
   made.assumptions = whole.assumptions;
   return made;
 }

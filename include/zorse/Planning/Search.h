@@ -21,9 +21,9 @@ struct SearchOptions {
   /// Seconds of one core for walks and descents, about: counted in simulated instructions, so that
   /// the plan does not depend on the machine. 0: by the problem size.
   double seconds = 0;
-  bool ranks = false;      ///< a search that only compares a problem with others: with at most a
-                           ///< quarter of the budget by the problem size
-  unsigned threads = 0;    ///< 0: all cores. The result does not depend on it
+  bool ranks = false;   ///< a search that only compares a problem with others: with at most a
+                        ///< quarter of the budget by the problem size
+  unsigned threads = 0; ///< 0: all cores. The result does not depend on it
   // Choices that the user fixes; 0 or empty: the search chooses.
   uint32_t stages = 0, pipelines = 0;
   int64_t maxMicroBatchSize = 0; ///< maximum micro-batch size

@@ -74,8 +74,8 @@ struct Problem {
   std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for
                                                 ///< reports
   bool overlapCommunication = true;             ///< Plan::overlapCommunication of every strategy
-  step::OptimizerStep optimizerStep =
-      step::OptimizerStep::AfterBackward; ///< Plan::optimizerStep of every strategy
+  step::OptimizerStep optimizerStep = step::OptimizerStep::AfterBackward; ///< Plan::optimizerStep
+                                                                          ///< of every strategy
 
   /// Returns this problem on another cluster, whose costs are `otherCosts`. Without assumptions.
   Problem on(const Cluster &other, const CostModel &otherCosts) const;

@@ -242,9 +242,7 @@ CanonicalProblem CanonicalProblem::make(const Problem &problem) {
   return made;
 }
 
-Problem CanonicalProblem::on(const Problem &problem) const {
-  return problem.on(cluster, *costs);
-}
+Problem CanonicalProblem::on(const Problem &problem) const { return problem.on(cluster, *costs); }
 
 /// Replaces the devices of a strategy. \param newDevice  by device
 static Strategy withDevices(Strategy strategy, const std::vector<uint32_t> &newDevice) {

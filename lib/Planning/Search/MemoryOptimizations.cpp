@@ -144,7 +144,6 @@ zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const Sea
       dropUnneededOptimizations(problem, stages, *result);
     return std::move(*result);
   }
-  return toBeat < INFINITY
-             ? std::nullopt
-             : searchReshardAfterForward(problem, options, /*briefly=*/options.ranks);
+  return toBeat < INFINITY ? std::nullopt
+                           : searchReshardAfterForward(problem, options, /*briefly=*/options.ranks);
 }

@@ -22,11 +22,11 @@ struct SearchEffort {
   // Budget. Work is counted in instructions of simulated lists, so that a seed gives the same plan
   // on any machine.
   static constexpr double kWorkPerSecond = 3e6; ///< of one core, about
-  double work;                               ///< of walks, summed over all strategies
-  uint32_t minBudget = 16, maxBudget = 6000; ///< independent of the size of a strategy
-  uint32_t seedsPart, laterPart = 8;         ///< 1/seedsPart of the budget is for the first seeds,
+  double work;                                  ///< of walks, summed over all strategies
+  uint32_t minBudget = 16, maxBudget = 6000;    ///< independent of the size of a strategy
+  uint32_t seedsPart, laterPart = 8; ///< 1/seedsPart of the budget is for the first seeds,
                                      ///< 1/laterPart for moves after the later search of subsets
-  int64_t maxRows = 256;    ///< of a micro-batch, if the user sets no limit
+  int64_t maxRows = 256;             ///< of a micro-batch, if the user sets no limit
   int32_t boundaryVariants; ///< ways of samples if stages share units; 16 ways were slower and gave
                             ///< no faster plans
   bool everySchedule;       ///< includes GPipe
