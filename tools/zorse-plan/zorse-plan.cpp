@@ -23,6 +23,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <unistd.h>
 
 using namespace zorse;
@@ -146,8 +147,9 @@ std::string groupsThatFit(const Options &o, const planning::Problem &problem,
 }
 
 /// \param found  receives how the plan was chosen, for the report
+/// \param search  receives the strategy that was found as a further start
 Result<step::Plan> choosePlan(const std::string &planner, const planning::Problem &problem,
-                              const planning::SearchOptions &search, std::string &found) {
+                              planning::SearchOptions &search, std::string &found) {
   if (planner != "zorse") {
     const planning::Baseline &baseline = *planning::findBaseline(planner);
     found = std::string("by ") + baseline.title;
@@ -162,6 +164,7 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
   if (result.failed())
     return result.error();
   found = "best of " + std::to_string(result->tried) + " candidates";
+  search.starts.push_back(std::move(result->strategy));
   return std::move(result->plan);
 }
 
@@ -171,8 +174,21 @@ struct WholeProblem {
   planning::DivisibleModel *divisible; ///< nullptr: groups cannot divide it
 };
 
+/// Returns, per device of `part`, its index in a larger cluster: that of the same name.
+std::vector<uint32_t> devicesIn(const planning::Cluster &larger, const planning::Cluster &part) {
+  std::map<std::string, uint32_t> index;
+  for (uint32_t d = 0; d < larger.devices.size(); ++d)
+    index[larger.devices[d].name] = d;
+  std::vector<uint32_t> devices;
+  devices.reserve(part.devices.size());
+  for (const planning::ClusterDevice &device : part.devices)
+    devices.push_back(index.at(device.name));
+  return devices;
+}
+
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
-/// those, unless devices are excluded; with groups if the plan has some.
+/// those from the strategies `search.starts`, with a part of the budget, unless devices are excluded;
+/// with groups if the plan has some.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
                                           const WholeProblem &undivided, const step::Plan &plan,
                                           const planning::Report &report,
@@ -191,6 +207,9 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
+    quick.ranks = true;
+    for (planning::Strategy &start : quick.starts)
+      start = planning::withDevices(std::move(start), devicesIn(other, whole.cluster));
     if (maxGroup > 1 && undivided.divisible) {
       const Result<planning::GroupedResult> found =
           planning::searchWithGroups(changed, quick, maxGroup, *undivided.divisible);

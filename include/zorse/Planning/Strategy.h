@@ -113,6 +113,9 @@ struct Strategy {
   MemoryOptimizations memoryOptimizations; ///< none: the problem's memory optimizations apply
 };
 
+/// Returns a strategy with other devices. \param newDevice  by device
+Strategy withDevices(Strategy strategy, const std::vector<uint32_t> &newDevice);
+
 /// Returns the memory optimizations of a strategy or, if it has none, of the problem.
 const MemoryOptimizations &memoryOptimizationsOf(const Problem &problem, const Strategy &strategy);
 

@@ -25,6 +25,20 @@ Problem Problem::on(const Cluster &other, const CostModel &otherCosts) const {
   return of(summary, functions, other, otherCosts);
 }
 
+Strategy zorse::planning::withDevices(Strategy strategy,
+                                         const std::vector<uint32_t> &newDevice) {
+  for (Pipeline &pipeline : strategy.pipelines)
+    for (Stage &stage : pipeline.stages)
+      for (step::StageDevice &member : stage.members)
+        member.device = newDevice[member.device];
+  auto &others = strategy.memoryOptimizations.overrides;
+  for (auto &other : others)
+    other.first = newDevice[other.first];
+  std::sort(others.begin(), others.end(),
+            [](const auto &a, const auto &b) { return a.first < b.first; });
+  return strategy;
+}
+
 static auto placeOf(const MemoryOptimizations &optimizations, uint32_t device) {
   return std::lower_bound(optimizations.overrides.begin(), optimizations.overrides.end(), device,
                           [](const auto &other, uint32_t d) { return other.first < d; });

@@ -244,20 +244,6 @@ CanonicalProblem CanonicalProblem::make(const Problem &problem) {
 
 Problem CanonicalProblem::on(const Problem &problem) const { return problem.on(cluster, *costs); }
 
-/// Replaces the devices of a strategy. \param newDevice  by device
-static Strategy withDevices(Strategy strategy, const std::vector<uint32_t> &newDevice) {
-  for (Pipeline &pipeline : strategy.pipelines)
-    for (Stage &stage : pipeline.stages)
-      for (step::StageDevice &member : stage.members)
-        member.device = newDevice[member.device];
-  auto &others = strategy.memoryOptimizations.overrides;
-  for (auto &other : others)
-    other.first = newDevice[other.first];
-  std::sort(others.begin(), others.end(),
-            [](const auto &a, const auto &b) { return a.first < b.first; });
-  return strategy;
-}
-
 Strategy CanonicalProblem::restore(Strategy strategy) const {
   return withDevices(std::move(strategy), original);
 }
