@@ -250,10 +250,12 @@ private:
         return failHalf(Code::Unmatched, first, "names " + device(member) + ", which has no half");
     if (present != participants)
       return failHalf(Code::Unmatched, first, "has a half on a device that is not a member");
-    if (whole->what == bundle::Instruction::kAllReduce)
-      reductions.push_back({whole, std::move(participants)});
-    else
-      checkCollective(*whole);
+    if (whole->what != bundle::Instruction::kAllReduce)
+      return checkCollective(*whole);
+    const auto &members = whole->whole->all_reduce().members();
+    if (!model.isOrderOfSum({members.begin(), members.end()}))
+      failHalf(Code::Contributions, *whole, "adds in another order than that of the devices");
+    reductions.push_back({whole, std::move(participants)});
   }
 
   /// Checks a collective. A collective of state must name exactly the owners of the state, and a
@@ -338,14 +340,17 @@ private:
     return joined;
   }
 
-  /// Checks that the contributors to every shard are exactly the devices with tasks that add to it.
+  /// Checks that the contributors to every shard are exactly the devices with tasks that add to it,
+  /// in the order of the plan's devices: it decides the bits of the sum.
   void checkContributors(const ParticipantRecord &record, const bundle::Collective &collective,
                          const std::vector<Shard> &shards) {
     const std::vector<Shard> terms = bundle::shardsOf(collective.parts);
     const bool isGroup = collective.value.kind() != bundle::Value::EXCHANGED;
     auto check = [&](std::vector<uint32_t> contributors, const std::vector<uint32_t> &expected,
                      const std::string &to) {
-      std::sort(contributors.begin(), contributors.end());
+      if (!std::is_sorted(contributors.begin(), contributors.end()))
+        return failHalf(Code::Contributions, record,
+                        "adds" + to + " in another order than that of the devices");
       for (uint32_t one : expected)
         if (!std::binary_search(contributors.begin(), contributors.end(), one))
           return failHalf(Code::Contributions, record,

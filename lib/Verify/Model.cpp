@@ -1,5 +1,6 @@
 #include "Model.h"
 
+#include "zorse/Collectives/Levels.h"
 #include "zorse/Collectives/Places.h"
 #include "zorse/Summary/Optimizers.h"
 
@@ -549,13 +550,19 @@ void Model::index() {
   findTrees();
 }
 
+bool Model::isOrderOfSum(const std::vector<uint32_t> &devices) const {
+  std::vector<uint32_t> ascending = devices;
+  std::sort(ascending.begin(), ascending.end());
+  return devices == ascending || devices == collectives::ownerOrder(placement, ascending);
+}
+
 /// Groups with equal contributors share a tree.
 void Model::findTrees() {
   std::vector<std::pair<std::string, std::string>> places;
   places.reserve(plan.devices.size());
   for (const PlanView::Device &device : plan.devices)
     places.push_back({device.node, device.site});
-  const collectives::Placement placement = collectives::placementOf(places);
+  placement = collectives::placementOf(places);
   std::map<std::vector<uint32_t>, std::shared_ptr<const collectives::Tree>> known;
   for (const std::vector<uint32_t> &contributors : groupContributors) {
     auto &tree = known[contributors];

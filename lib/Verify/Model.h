@@ -93,6 +93,9 @@ public:
   std::vector<std::vector<uint32_t>> groupContributors;
   /// The order of additions of the group's reduction; empty if nothing contributes.
   const collectives::Tree &treeOf(uint32_t group) const { return *trees[group]; }
+  /// Whether numbers are added in this order of devices: that of the plan, or the order in which
+  /// devices own elements along nodes and sites.
+  bool isOrderOfSum(const std::vector<uint32_t> &devices) const;
   /// Whether some devices add to a part of the group's elements only.
   bool addsToParts(uint32_t group) const {
     return std::any_of(
@@ -280,6 +283,7 @@ private:
   std::map<const bundle::UnitInfo *, std::set<uint32_t>> contributed;
   /// By device and group: the elements to which its tasks add, if they are not all.
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Shard>> partialContributions;
+  collectives::Placement placement;
   std::vector<std::shared_ptr<const collectives::Tree>> trees; ///< per group
   bool copies = false;                                         ///< some group has a param_dtype
   std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,

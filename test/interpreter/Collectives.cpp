@@ -189,22 +189,33 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
   if (reduce.group() >= uint32_t(summary.groups_size()))
     invalid("no such group");
   const int64_t size = summary.groups(int(reduce.group())).elements();
-  Words total(size, 0);
-  std::vector<bool> contributed(size);
   std::vector<Part> parts;
+  std::map<std::pair<uint32_t, int64_t>, Words> terms; // by device and first element
   for (const Half &half : halves) {
     const auto &mine = half.instruction->reduce_scatter();
-    parts.emplace_back(programs[half.program].device(), mine.contributors(), mine.terms(),
-                       mine.shards(), size, mine.full(), mine.shard());
-    for (const Run &run : parts.back().whole) {
-      Words words =
+    const uint32_t device = programs[half.program].device();
+    parts.emplace_back(device, mine.contributors(), mine.terms(), mine.shards(), size, mine.full(),
+                       mine.shard());
+    for (const Run &run : parts.back().whole)
+      terms[{device, run.begin}] =
           fetch(touch(work, half, mine.full(), run.byte, (run.end - run.begin) * 4, false));
-      for (int64_t w = run.begin; w < run.end; ++w) {
-        total[w] += words[w - run.begin];
-        contributed[w] = true;
-      }
-    }
   }
+  Words total(size, 0);
+  std::vector<bool> contributed(size);
+  auto add = [&](uint32_t device, int64_t begin) {
+    const auto term = terms.find({device, begin});
+    for (size_t i = 0; term != terms.end() && i < term->second.size(); ++i) {
+      uint64_t &sum = total[size_t(begin) + i];
+      sum = contributed[size_t(begin) + i] ? plus(sum, term->second[i]) : term->second[i];
+      contributed[size_t(begin) + i] = true;
+    }
+  };
+  for (int i = 0; i < reduce.terms().members_size(); ++i)
+    if (reduce.terms().begin(i) < reduce.terms().end(i))
+      add(reduce.terms().members(i), reduce.terms().begin(i));
+  if (reduce.terms().members().empty())
+    for (uint32_t device : reduce.contributors())
+      add(device, 0);
   for (size_t h = 0; h < halves.size(); ++h) {
     const auto &mine = halves[h].instruction->reduce_scatter();
     for (const Run &run : parts[h].shards) {
@@ -222,15 +233,21 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
 
 void Machine::sum(const std::vector<Half> &halves, Active &work) {
   const bundle::Instruction &first = *halves[0].instruction;
-  Words total(first.all_reduce().region().bytes() / 4, 0);
   std::vector<Span> places;
+  std::map<uint32_t, Words> terms; // by device
   for (const Half &half : halves) {
     if (half.instruction->all_reduce().region().bytes() != first.all_reduce().region().bytes())
       invalid("sums of unequal sizes");
     places.push_back(touch(work, half, half.instruction->all_reduce().region(), true));
-    Words words = fetch(places.back());
-    for (size_t w = 0; w < total.size(); ++w)
-      total[w] += words[w];
+    terms[programs[half.program].device()] = fetch(places.back());
+  }
+  Words total;
+  for (uint32_t device : first.all_reduce().members()) {
+    const Words &words = terms[device];
+    for (size_t w = 0; w < total.size() && w < words.size(); ++w)
+      total[w] = plus(total[w], words[w]);
+    if (total.empty())
+      total = words;
   }
   for (const Span &where : places)
     work.writes.push_back({where, total});

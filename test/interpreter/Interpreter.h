@@ -50,6 +50,10 @@ struct Interleaving {
     Eager,      ///< ends are preferred to starts
     Policies
   } policy = Random;
+  /// Collectives add like floating-point numbers: a + b = b + a, but (a + b) + c differs from
+  /// a + (b + c). Results then depend on the order that programs state, and only results of
+  /// programs can be compared, not those of one device.
+  bool ordered = false;
 };
 
 /// The properties of a plan that change results.

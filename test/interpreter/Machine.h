@@ -141,6 +141,8 @@ private:
   Span touch(Active &work, const Half &half, const bundle::Region &region, bool write);
   Span touch(Active &work, const Half &half, const bundle::Region &region, int64_t from,
              int64_t bytes, bool write);
+  /// The sum of two terms of a collective; see Interleaving::ordered.
+  uint64_t plus(uint64_t a, uint64_t b) const { return how.ordered ? mix(mix(a) + mix(b)) : a + b; }
   void gather(const std::vector<Half> &halves, Active &work);
   void reduce(const std::vector<Half> &halves, Active &work);
   void sum(const std::vector<Half> &halves, Active &work);

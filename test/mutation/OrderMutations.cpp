@@ -44,9 +44,18 @@ bool swapCalls(Change &m) {
 bool swapContributors(Change &m) {
   const bool all = m.coin();
   const uint32_t device = m.program().device();
+  const int other = 1 + m.draw(m.instruction().reduce_scatter().contributors_size() - 1);
   m.halves([&](bundle::Program &program, Instruction &instruction) {
     if (all || program.device() == device)
-      instruction.mutable_reduce_scatter()->mutable_contributors()->SwapElements(0, 1);
+      instruction.mutable_reduce_scatter()->mutable_contributors()->SwapElements(0, other);
+  });
+  return true;
+}
+
+bool swapMembers(Change &m) {
+  const int last = m.instruction().all_reduce().members_size() - 1, other = m.draw(last);
+  m.halves([&](bundle::Program &, Instruction &instruction) {
+    instruction.mutable_all_reduce()->mutable_members()->SwapElements(other, last);
   });
   return true;
 }
@@ -144,6 +153,11 @@ void test::addOrderMutations(MutationList &list) {
                  return e.has_reduce_scatter() && e.reduce_scatter().contributors_size() > 1;
                },
                swapContributors},
+              {"members of a sum in another order",
+               [](const Instruction &e) {
+                 return e.has_all_reduce() && e.all_reduce().members_size() > 1;
+               },
+               swapMembers},
           });
   addRows(list, "waits",
           {

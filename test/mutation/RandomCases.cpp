@@ -7,6 +7,7 @@
 #include "zorse/Summary/FlatGroups.h"
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 using namespace zorse;
@@ -85,6 +86,32 @@ struct Drawer {
             {int32_t(c ? chunks[c - 1] : 0), int32_t(chunks[c]), m ? micro[m - 1] : 0, micro[m],
              uint32_t(folded && c / size_t(devices) % 2 ? size_t(devices) - 1 - c % size_t(devices)
                                                         : c % size_t(devices))});
+  }
+
+  /// Adds the cells of the whole model on every device.
+  void dataParallel(step::Plan &plan, int64_t units, const std::vector<uint32_t> &devices) {
+    std::vector<step::StageDevice> stage;
+    auto ends = cut(plan.batch, int64_t(devices.size()));
+    for (size_t i = 0; i < ends.size(); ++i) {
+      const int64_t samples = ends[i] - (i ? ends[i - 1] : 0);
+      stage.push_back({devices[i], samples, between(1, samples + 1)});
+    }
+    step::assignMicroBatches(0, int32_t(units), 0, stage, plan.cells);
+  }
+
+  /// Puts devices on nodes of one to eight, and these on one to three sites.
+  void places(step::Plan &plan) {
+    const int64_t sites = between(1, 4);
+    int64_t left = 0, node = 0, site = 0;
+    for (step::PlanDevice &device : plan.devices) {
+      if (left-- == 0) {
+        left = between(0, 8);
+        ++node;
+        site = between(0, sites);
+      }
+      device.node = "n" + std::to_string(node);
+      device.site = "s" + std::to_string(site);
+    }
   }
 
   std::string owners(step::Plan &plan, const bundle::ModelSummary &summary) {
@@ -170,13 +197,7 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
   default:
     result.kind = "data parallel";
     plan.cells.clear();
-    std::vector<step::StageDevice> stage;
-    auto ends = draw.cut(batch, devices);
-    for (size_t i = 0; i < ends.size(); ++i) {
-      const int64_t samples = ends[i] - (i ? ends[i - 1] : 0);
-      stage.push_back({all[i], samples, draw.between(1, samples + 1)});
-    }
-    step::assignMicroBatches(0, int32_t(units), 0, stage, plan.cells);
+    draw.dataParallel(plan, units, all);
   }
   result.owners = draw.owners(plan, summary);
   step::randomActivations(plan, seed);
@@ -207,5 +228,28 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     result.schedule = "random order";
     step::randomOrder(plan, draw.random());
   }
+  return result;
+}
+
+RandomCase test::levelCase(uint64_t seed) {
+  Drawer draw{std::mt19937_64(seed * 0x9E3779B97F4A7C15ull + 2)};
+  RandomCase result;
+  result.kind = "data parallel on nodes";
+  result.model = draw.model(seed, 1);
+  const auto &summary = result.model.summary;
+  const uint32_t devices = uint32_t(draw.between(3, 13));
+  step::Plan &plan = result.plan;
+  plan = step::randomPlan(summary, devices + draw.between(0, 4), devices, draw.random());
+  draw.places(plan);
+  std::vector<uint32_t> all(devices);
+  std::iota(all.begin(), all.end(), 0);
+  std::shuffle(all.begin(), all.end(), draw.random);
+  plan.cells.clear();
+  draw.dataParallel(plan, summary.units_size(), all);
+  result.owners = draw.owners(plan, summary);
+  step::randomActivations(plan, seed);
+  plan.order.clear();
+  result.schedule = "1f1b";
+  plan.schedule.kind = step::ScheduleKind::OneForwardOneBackward;
   return result;
 }

@@ -26,4 +26,8 @@ struct RandomCase {
 /// enough to interpret hundreds of times.
 RandomCase randomCase(uint64_t seed, const SyntheticModel *model, int largest = 1);
 
+/// Makes a case whose gradients are summed by levels: the whole model on 3 to 12 devices of uneven
+/// nodes on up to three sites, with any owners.
+RandomCase levelCase(uint64_t seed);
+
 } // namespace zorse::test

@@ -35,8 +35,7 @@ Status test::makePrograms(RealCase &result, const step::Plan &plan, const step::
   return Status::success();
 }
 
-Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
-  RandomCase drawn = randomCase(seed, model);
+static Result<RealCase> compiled(RandomCase drawn, uint32_t seed) {
   RealCase result;
   result.model = std::move(drawn.model);
   result.kind = drawn.kind;
@@ -50,6 +49,12 @@ Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
     return status;
   return result;
 }
+
+Result<RealCase> test::realCase(uint32_t seed, const SyntheticModel *model) {
+  return compiled(randomCase(seed, model), seed);
+}
+
+Result<RealCase> test::realLevelCase(uint32_t seed) { return compiled(levelCase(seed), seed); }
 
 Result<SyntheticModel> test::modelOfBundle(const std::string &directory) {
   SyntheticModel model;

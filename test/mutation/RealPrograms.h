@@ -31,6 +31,9 @@ Status makePrograms(RealCase &result, const step::Plan &plan, const step::Costs 
 /// Case `seed` of RandomCases.h, small enough to interpret. `model` null: a random synthetic model.
 Result<RealCase> realCase(uint32_t seed, const SyntheticModel *model);
 
+/// The same with gradients that are summed by levels.
+Result<RealCase> realLevelCase(uint32_t seed);
+
 /// Reads the summary and functions of a bundle: a compiled model for random plans.
 Result<SyntheticModel> modelOfBundle(const std::string &directory);
 

@@ -38,17 +38,22 @@ struct Options {
   int interleavings = 100;
   interpret::Steps steps = "ETTET";
   unsigned threads = 1;
-  bool details = false, verbose = false;
+  bool details = false, verbose = false, levels = false;
   std::string bundle;
 };
 
+/// The class of faults of `--levels`.
+constexpr char kLevels[] = "levels of a sum";
+
 int usage() {
-  fprintf(stderr, "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] "
-                  "[--threads=N] [--bundle=DIR] [--details] [--verbose]\n"
-                  "Breaks the programs of N random plans; every mutation is tried --per-mutation "
-                  "times on each plan.\n"
-                  "The model is a synthetic one per plan, or that of --bundle. --details: also a "
-                  "row for every mutation.\n");
+  fprintf(stderr,
+          "zorse-mutate [--plans=N] [--first=SEED] [--per-mutation=N] [--interleavings=N] "
+          "[--threads=N] [--bundle=DIR | --levels] [--details] [--verbose]\n"
+          "Breaks the programs of N random plans; every mutation is tried --per-mutation "
+          "times on each plan.\n"
+          "The model is a synthetic one per plan, or that of --bundle. --levels: plans that "
+          "sum gradients along nodes and sites, and mutations of these sums only. "
+          "--details: also a row for every mutation.\n");
   return 2;
 }
 
@@ -67,10 +72,12 @@ bool parse(int argc, char **argv, Options &options) {
       options.details = true;
     else if (!strcmp(argv[i], "--verbose"))
       options.verbose = true;
+    else if (!strcmp(argv[i], "--levels"))
+      options.levels = true;
     else
       return false;
   }
-  return true;
+  return !options.levels || options.bundle.empty();
 }
 
 /// Results for all plans.
@@ -94,9 +101,25 @@ struct Trial {
       {original.plan.batch, original.plan.splitBackward, original.plan.commitsByGroup},
       options.steps);
 
+  /// Results of the compiler's own programs if the order of additions matters.
+  const interpret::Outcome bits = withOrder(original.programs);
+
+  interpret::Outcome withOrder(const std::vector<bundle::Program> &programs) const {
+    interpret::Interleaving how;
+    how.ordered = true;
+    return interpret::run(original.model.summary, original.model.functions, programs, options.steps,
+                          how);
+  }
+  /// Harm: results of another model, or sums that may have other bits than the compiler's.
   interpret::Harm harmOf(const std::vector<bundle::Program> &programs, uint32_t draws) const {
-    return interpret::findHarm(original.model.summary, original.model.functions, programs, expected,
-                               options.steps, options.interleavings, draws);
+    interpret::Harm harm = interpret::findHarm(original.model.summary, original.model.functions,
+                                               programs, expected, options.steps,
+                                               options.interleavings, draws);
+    if (!harm.harmful)
+      harm.what = interpret::difference(bits.result, withOrder(programs).result);
+    if (!harm.harmful && !harm.what.empty())
+      harm = {true, "adds in another order: " + harm.what, harm.runs};
+    return harm;
   }
   std::vector<verify::Finding> findingsOf(const std::vector<bundle::Program> &programs) const {
     return verify::verifyPrograms(original.model.summary, original.model.functions, original.plan,
@@ -160,7 +183,7 @@ struct Trial {
 
 void judge(const Options &options, const test::SyntheticModel *model, uint32_t seed,
            Outcome &outcome) {
-  auto original = test::realCase(seed, model);
+  auto original = options.levels ? test::realLevelCase(seed) : test::realCase(seed, model);
   if (original.failed()) {
     std::lock_guard<std::mutex> lock(outcome.mutex);
     outcome.problems.push_back("seed " + std::to_string(seed) + ": " + original.message());
@@ -171,7 +194,8 @@ void judge(const Options &options, const test::SyntheticModel *model, uint32_t s
     return;
   for (uint32_t c = 0; c < test::mutations().size(); ++c)
     for (uint32_t n = 0; n < options.perMutation; ++n)
-      trial.mutate(c, n);
+      if (!options.levels || !strcmp(test::mutations()[c].fault, kLevels))
+        trial.mutate(c, n);
 }
 
 /// \returns the sum of all rows.

@@ -102,6 +102,42 @@ TEST(Findings, RunsWithAHole) {
   expectFinding(part, Code::Malformed, {"terms of d1", "have a part of the shard"});
 }
 
+TEST(Findings, OrderOfAdditions) {
+  Runs order;
+  order.change([&](bundle::Instruction &instruction, uint32_t) {
+    bundle::ShardRanges &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
+    const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) -
+                       terms.members().begin();
+    auto moveUp = [&](auto &column) { // the first run of device 1 precedes all others
+      std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1);
+    };
+    moveUp(*terms.mutable_members());
+    moveUp(*terms.mutable_begin());
+    moveUp(*terms.mutable_end());
+  });
+  expectFinding(order, Code::Contributions, {"adds to elements", "in another order"});
+
+  Case whole({}, dataParallel(makeModel({})));
+  Case sums = whole;
+  for (size_t d = 0; d < whole.programs.size(); ++d)
+    for (int i = 0; i < whole.programs[d].instructions_size(); ++i) {
+      if (whole.programs[d].instructions(i).has_reduce_scatter())
+        whole.programs[d]
+            .mutable_instructions(i)
+            ->mutable_reduce_scatter()
+            ->mutable_contributors()
+            ->SwapElements(0, 1);
+      if (sums.programs[d].instructions(i).has_all_reduce())
+        sums.programs[d]
+            .mutable_instructions(i)
+            ->mutable_all_reduce()
+            ->mutable_members()
+            ->SwapElements(0, 1);
+    }
+  expectFinding(whole, Code::Contributions, {"reduce-scatter", "adds in another order"});
+  expectFinding(sums, Code::Contributions, {"all-reduce", "adds in another order"});
+}
+
 TEST(Findings, ContributorsOfAShard) {
   Runs incomplete;
   incomplete.change([&](bundle::Instruction &instruction, uint32_t device) {

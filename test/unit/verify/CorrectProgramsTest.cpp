@@ -27,27 +27,6 @@ TEST(CorrectPrograms, SeveralRunsOfADevice) {
   }
 }
 
-TEST(CorrectPrograms, ContributorsInAnotherOrderForSomeShards) {
-  Case test({}, ownersInTurns(makeModel({}), /*compact=*/true));
-  int changed = 0;
-  for (auto &program : test.programs)
-    for (auto &instruction : *program.mutable_instructions())
-      if (instruction.has_reduce_scatter()) { // the first run of device 1 precedes all others
-        auto &terms = *instruction.mutable_reduce_scatter()->mutable_terms();
-        const auto first = std::find(terms.members().begin(), terms.members().end(), 1u) -
-                           terms.members().begin();
-        auto moveUp = [&](auto &column) {
-          std::rotate(column.begin(), column.begin() + first, column.begin() + first + 1);
-        };
-        moveUp(*terms.mutable_members());
-        moveUp(*terms.mutable_begin());
-        moveUp(*terms.mutable_end());
-        ++changed;
-      }
-  EXPECT_GT(changed, 0);
-  EXPECT_EQ(test.text(), "");
-}
-
 TEST(CorrectPrograms, WithoutCommit) {
   SyntheticOptions options;
   options.clipNorm = 0;
