@@ -174,8 +174,13 @@ std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger
   for (size_t r = 1; r < runs.size(); ++r)
     crossings += away(runs[r]) ? runs[r].size() : 0;
   std::vector<ReductionHop> hops;
-  // A tie: odd and even shards use opposite directions of the link.
-  if (chained < crossings || (chained == crossings && shard % 2 == 1)) {
+  // A tie between two sites: odd and even shards use opposite directions of the link. With more, a
+  // chain would load the links of other sites.
+  const auto far = std::find_if(runs.begin(), runs.end(), away);
+  const bool two = std::all_of(far, runs.end(), [&](const std::vector<uint32_t> &run) {
+    return !away(run) || messenger.site(run[0]) == messenger.site((*far)[0]);
+  });
+  if (chained < crossings || (chained == crossings && two && shard % 2 == 1)) {
     for (const std::vector<uint32_t> &run : runs)
       hops.push_back({&run == &runs.back() && !away(run) ? owner : collector(run), run});
     if (hops.back().rank != owner)
