@@ -7,10 +7,12 @@
 //
 // The lists contain transfers, gathers and reductions of uneven shards with any members, in place
 // and in separate buffers, in one or several rounds, and sums of more terms than one function adds.
+// Each is followed by a random sum by levels, which must have the bits of its tree.
 // Some sets of members have a separate communicator. Then errors are tested: different sizes, a
 // device that never joins, and bytes that fail a self-test. Prints the number of equal operations
 // and fails at the first different one. The directory of the fakes must be first in
 // LD_LIBRARY_PATH.
+#include "LevelSums.h"
 #include "RandomOperations.h"
 
 #include "FileGroup.h"
@@ -300,23 +302,29 @@ std::vector<std::vector<Bytes>> expectedOf(const RandomProgram &program) {
   return expected;
 }
 
-size_t inThreads(const RandomProgram &program, const Sums &sums) {
+/// GPUs of this process and their transports, for the communicators of a list.
+struct Gpus {
+  Gpus(const RandomProgram &program, const Sums &sums, const std::string &exchange) {
+    std::vector<DeviceTransportMember> members;
+    for (uint32_t d = 0; d < program.devices; ++d) {
+      gpus.push_back(makeGpu(d, sums));
+      members.push_back({d, gpus.back().get()});
+    }
+    auto group = makeSingleProcessGroup();
+    auto direct = must(connectNccl(members, *group, optionsOf(program, sums, exchange)));
+    for (uint32_t d = 0; d < program.devices; ++d) {
+      auto blocking = std::make_unique<Blocking>(*gpus[d], std::move(direct[d]), program.seed);
+      blocking->device = d;
+      transports.push_back(std::move(blocking));
+    }
+  }
   std::vector<std::unique_ptr<QueuedDevice>> gpus;
-  std::vector<DeviceTransportMember> members;
-  for (uint32_t d = 0; d < program.devices; ++d) {
-    gpus.push_back(makeGpu(d, sums));
-    members.push_back({d, gpus.back().get()});
-  }
-  auto group = makeSingleProcessGroup();
-  auto direct = must(connectNccl(members, *group,
-                                 optionsOf(program, sums, "list " + std::to_string(program.seed))));
   std::vector<std::unique_ptr<Transport>> transports;
-  for (uint32_t d = 0; d < program.devices; ++d) {
-    auto blocking = std::make_unique<Blocking>(*gpus[d], std::move(direct[d]), program.seed);
-    blocking->device = d;
-    transports.push_back(std::move(blocking));
-  }
-  auto found = performAll(program, kSteps, std::move(transports));
+};
+
+size_t inThreads(const RandomProgram &program, const Sums &sums) {
+  Gpus gpus(program, sums, "list " + std::to_string(program.seed));
+  auto found = performAll(program, kSteps, std::move(gpus.transports));
   auto expected = expectedOf(program);
   size_t equal = 0;
   for (uint32_t d = 0; d < program.devices; ++d)
@@ -336,6 +344,9 @@ size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::st
       auto blocking = std::make_unique<Blocking>(*gpu, std::move(direct[0]), program.seed);
       blocking->device = d;
       auto found = must(perform(program, d, kSteps, *blocking));
+      const LevelSum sum = randomLevelSum(program.seed, program.devices);
+      if (must(perform(sum, d, kSteps, *blocking)) != treeSums(sum, kSteps)[d])
+        fail("sum " + std::to_string(sum.seed) + " by levels differs");
       blocking.reset();
       auto expected = expectedOf(program);
       compare(found, expected[d], program, d);
@@ -352,6 +363,15 @@ size_t inProcesses(const RandomProgram &program, const Sums &sums, const std::st
   if (!good)
     fail("a process of list " + std::to_string(program.seed) + " failed");
   return size_t(program.devices) * kSteps * program.operations.size();
+}
+
+/// Expects that a sum by levels has the bits of its tree, on a thread per GPU.
+void sumInThreads(const LevelSum &sum, const Sums &sums) {
+  const RandomProgram none{uint32_t(sum.placement.nodeOf.size()), 1, sum.seed, {}};
+  Gpus gpus(none, sums, "sum " + std::to_string(sum.seed));
+  if (const std::string difference = differenceOf(sum, 0, std::move(gpus.transports));
+      !difference.empty())
+    fail(difference);
 }
 
 /// Checks that errors are reported and that operations then end in time.
@@ -474,13 +494,17 @@ int main(int argc, char **argv) {
     const RandomProgram program = listOf(seed, count, 30, seed % 4 == 0 ? 300000 : 20000);
     equal += processes ? inProcesses(program, sums, directory + "/" + std::to_string(seed))
                        : inThreads(program, sums);
+    if (!processes)
+      sumInThreads(randomLevelSum(seed, count), sums);
   }
   if (!processes)
     mistaken = size_t(mistakes(sums)) + size_t(abortsOfTwo(sums));
   std::error_code ignored;
   std::filesystem::remove_all(directory, ignored);
-  std::printf("%zu operations of %u random lists on 2 to 6 GPUs, %s: equal to the bit", equal,
-              lists, processes ? "each a process" : "all in one process");
+  std::printf(
+      "%zu operations of %u random lists and %u sums by levels on 2 to 6 GPUs, %s: equal to "
+      "the bit",
+      equal, lists, lists, processes ? "each a process" : "all in one process");
   if (!processes)
     std::printf("; %zu of 3 mistakes end in time", mistaken);
   std::printf("\n");

@@ -85,6 +85,10 @@ def test():
         out = finish(start("random", "--seed", seed, "--operations", 24, "--count", 60000, "--max-steps", 2, *extra))
         print(f"random operations, seed {seed} {' '.join(map(str, extra))}: {out[0].strip()}")
 
+    for seed, extra in ((1, ()), (101, sites), (201, (*sites, "--delays", 15))):
+        out = finish(start("levels", "--seed", seed, "--operations", 40, *extra))
+        print(f"random sums by levels, from seed {seed} {' '.join(map(str, extra))}: {out[0].strip()}")
+
     mib, half = 8, 4 << 20  # two of four shards are on each site
     for what, limit, words in (("the ranks do not know their sites", 2.2, ()), ("ranks know their sites", 1.12, sites)):
         seconds, bytes_ = measured("gather", mib, *words)
@@ -114,7 +118,7 @@ def test():
         if "rank 3 (cpu:3) is gone" not in err:
             raise z.Failure(f"rank {rank} says: {err}")
     print(f"a killed rank is named by all others within {(time.monotonic() - killed) * 1e3:.0f} ms")
-    print(f"4 of 4 random lists equal to the bit; {used:.2f} of a link of {a.megabits:g} Mbit/s used")
+    print(f"4 of 4 random lists and 120 sums by levels equal to the bit; {used:.2f} of a link of {a.megabits:g} Mbit/s used")
 
 
 parser = argparse.ArgumentParser()

@@ -2,6 +2,7 @@
 // them with a function that makes the transports of n devices.
 #pragma once
 
+#include "LevelSums.h"
 #include "RandomOperations.h"
 
 #include "zorse/runtime/HalfTypes.h"
@@ -410,6 +411,13 @@ TEST_P(TransportConformance, RandomOperationsGiveTheBitsOfRankedSums) {
             << "seed " << program.seed << ", device " << device << ", operation " << operation
             << ", step " << step;
     }
+  }
+}
+
+TEST_P(TransportConformance, SumsByLevelsHaveTheBitsOfTheTree) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
+    const uint32_t devices = 1 + uint32_t(seed * 7 % 18);
+    EXPECT_EQ(differenceOf(randomLevelSum(seed, devices), seed % 3, GetParam()(devices)), "");
   }
 }
 

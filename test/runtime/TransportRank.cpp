@@ -3,6 +3,8 @@
 //
 // - random: random operations, compared bit by bit with plain sums. Options: --seed, --operations,
 //   --count, --max-steps, --queues
+// - levels: --operations random sums by levels, compared bit by bit with their trees. Options:
+// --seed
 // - gather: all-gathers of equal shards; rank 0 prints the seconds of the fastest one. Options:
 //   --mib, --repeat
 // - reduce: reduce-scatters of equal shards, same options and output
@@ -15,6 +17,7 @@
 // - --contexts N: to ranks of other sites
 // - --delays MILLISECONDS: injected
 #include "FileGroup.h"
+#include "LevelSums.h"
 #include "RandomOperations.h"
 
 #include "zorse/runtime/DelayedTransport.h"
@@ -54,6 +57,20 @@ int randomOperations(Transport &transport, const RandomProgram &program, uint32_
                       std::to_string(step) + " differs");
   }
   std::printf("%zu operations, %zu bytes: equal to the bit\n", found->size(), bytes);
+  return 0;
+}
+
+int sumsByLevels(Transport &transport, uint64_t seed, uint32_t sums, uint32_t rank,
+                 uint32_t ranks) {
+  for (uint32_t i = 0; i < sums; ++i) {
+    const LevelSum sum = randomLevelSum(seed + i, ranks);
+    auto found = perform(sum, rank, /*step=*/i, transport);
+    if (found.failed())
+      return complain(found.message());
+    if (*found != treeSums(sum, i)[rank])
+      return complain("sum " + std::to_string(sum.seed) + " by levels differs");
+  }
+  std::printf("%u sums by levels: equal to the bit\n", sums);
   return 0;
 }
 
@@ -149,6 +166,8 @@ int main(int argc, char **argv) {
                             randomProgram(number("--seed"), ranks, number("--queues"),
                                           number("--operations"), number("--count")),
                             rank, number("--max-steps"));
+  if (mode == "levels")
+    return sumsByLevels(*transport, number("--seed"), number("--operations"), rank, ranks);
   if (mode == "endless")
     for (uint64_t step = 0;; ++step)
       if (Status status = meet(*transport, ranks, 1, step); status.failed())
