@@ -187,8 +187,8 @@ std::vector<uint32_t> devicesIn(const planning::Cluster &larger, const planning:
 }
 
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
-/// those from the strategies `search.starts`, with a part of the budget, unless devices are excluded;
-/// with groups if the plan has some.
+/// those from the strategies `search.starts`, with a part of the budget, unless devices are
+/// excluded; with groups if the plan has some.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
                                           const WholeProblem &undivided, const step::Plan &plan,
                                           const planning::Report &report,

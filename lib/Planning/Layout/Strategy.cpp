@@ -25,8 +25,7 @@ Problem Problem::on(const Cluster &other, const CostModel &otherCosts) const {
   return of(summary, functions, other, otherCosts);
 }
 
-Strategy zorse::planning::withDevices(Strategy strategy,
-                                         const std::vector<uint32_t> &newDevice) {
+Strategy zorse::planning::withDevices(Strategy strategy, const std::vector<uint32_t> &newDevice) {
   for (Pipeline &pipeline : strategy.pipelines)
     for (Stage &stage : pipeline.stages)
       for (step::StageDevice &member : stage.members)

@@ -91,9 +91,8 @@ double SearchContext::missingMemory(const std::vector<uint64_t> &memory) const {
     if (limit > 0 && static_cast<double>(memory[d]) > limit)
       missing += (static_cast<double>(memory[d]) - limit) / limit;
   }
-  // A little on each of thousands of devices is as easily avoided as on a few.
-  constexpr double kFew = 256;
-  return missing * std::min(1.0, kFew / static_cast<double>(memory.size()));
+  constexpr double few = SearchEffort::kMaxFewDevices;
+  return missing * std::min(1.0, few / static_cast<double>(memory.size()));
 }
 
 bool SearchContext::isHopeless(const Candidate &candidate) const {

@@ -93,7 +93,7 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
 std::optional<Problem> zorse::planning::withRecomputation(SearchContext &context,
                                                           const std::vector<Candidate> &solutions) {
   if (!context.options.memoryOptimizations || context.problem.memoryOptimizations.any() ||
-      context.effort().easesMemory || solutions.empty())
+      !context.effort().estimatesRecomputation || solutions.empty())
     return std::nullopt;
   auto least = [](const std::vector<Candidate> &list, double Candidate::*estimate) {
     double min = INFINITY;

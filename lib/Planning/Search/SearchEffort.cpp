@@ -71,7 +71,8 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
                                 : n <= 256   ? StrategySimulator::kFragmentationDivisor
                                              : 20;
 
-  effort.easesMemory = n <= 256;
+  effort.searchesWithOptimizations = n <= kMaxFewDevices;
+  effort.estimatesRecomputation = !effort.searchesWithOptimizations;
   effort.relievedStages = n <= 64 ? 0 : 32;
   effort.pricedParts = n <= 256 ? 24 : 8;
 

@@ -11,6 +11,11 @@ namespace zorse::planning {
 /// Comments give the reason for a number if it is known. bin/heuristic-study measures the loss of
 /// plans without a heuristic.
 struct SearchEffort {
+  /// More devices are many: there is no time for a second search with memory optimizations, and
+  /// missing memory is scaled to this number of devices, because a little on each of thousands is
+  /// as easily avoided as on a few.
+  static constexpr size_t kMaxFewDevices = 256;
+
   // Small problems, up to 6 devices: everything is tried.
   bool everyRow; ///< up to 16 samples: micro-batches of 1, 2, 3, 4, 6, 8, 12 and 16 rows instead of
                  ///< only powers of two
@@ -116,7 +121,9 @@ struct SearchEffort {
                                  ///< 0: no addition, buffers are placed
 
   // Memory optimizations (MemoryOptimizations.cpp, Phases.cpp).
-  bool easesMemory;      ///< also if a plan fits without them
+  bool searchesWithOptimizations; ///< also if a plan fits without them
+  bool estimatesRecomputation; ///< instead: estimates decide whether all devices recompute, before
+                               ///< the search
   size_t relievedStages; ///< stages that are tried without memory optimizations if there are no
                          ///< descents
   double phaseWork = 5e6, phaseRowWork = 1.2e6, phaseDescentWork = 3e6;

@@ -190,8 +190,8 @@ private:
   /// If memory is nearly full, a memory optimization that saves memory may pay off in time, because
   /// more samples are in flight.
   void easeMemory() {
-    if (options.memoryOptimizations && !problem.memoryOptimizations.any() && effort.easesMemory &&
-        memoryBinds(problem, result.evaluation))
+    if (options.memoryOptimizations && !problem.memoryOptimizations.any() &&
+        effort.searchesWithOptimizations && memoryBinds(problem, result.evaluation))
       if (std::optional<SearchResult> eased = searchWithMemoryOptimizations(
               problem, options, bestScore * kWorth, result.strategy)) {
         eased->tried += result.tried;

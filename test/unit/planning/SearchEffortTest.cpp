@@ -58,6 +58,12 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(minInitialSolutions, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
   EXPECT_FIELD(minLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
 
+  EXPECT_FIELD(simulatedAtOnce, 16, 16, 16, 16, 16, 16, 16, 16, 4, 4);
+  EXPECT_FIELD(seedWork, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY,
+               INFINITY, INFINITY, INFINITY);
+  EXPECT_FIELD(scheduleWork, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY,
+               INFINITY, 1.5e6, 1.5e6);
+  EXPECT_FIELD(onePerEstimate, N, N, N, N, N, N, N, N, N, N);
   EXPECT_FIELD(seedsPart, 4, 4, 4, 4, 4, 4, 4, 4, 8, 8);
   EXPECT_FIELD(maxStarts, 8, 8, 8, 8, 8, 8, 8, 8, 2, 2);
   EXPECT_FIELD(maxCopies, 16, 16, 16, 16, 16, 16, 16, 32, 32, 32);
@@ -71,11 +77,13 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(deviceMemoryOptimizations, Y, Y, Y, Y, N, N, N, N, N, N);
 
   EXPECT_FIELD(judged, 4, 4, 4, 4, 4, 4, 4, 4, 1, 1);
+  EXPECT_FIELD(judgesReplicas, N, N, N, N, N, N, N, N, Y, Y);
   EXPECT_FIELD(placesFirst, Y, Y, Y, Y, Y, Y, N, N, N, N);
   EXPECT_FIELD(placesFull, N, N, N, N, N, N, N, N, Y, Y);
   EXPECT_FIELD(fragmentationDivisor, 50, 50, 50, 50, 50, 50, 50, 50, 20, 20);
 
-  EXPECT_FIELD(easesMemory, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
+  EXPECT_FIELD(searchesWithOptimizations, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
+  EXPECT_FIELD(estimatesRecomputation, N, N, N, N, N, N, N, N, Y, Y);
   EXPECT_FIELD(relievedStages, 0, 0, 0, 0, 0, 0, 32, 32, 32, 32);
   EXPECT_FIELD(pricedParts, 24, 24, 24, 24, 24, 24, 24, 24, 8, 8);
 
@@ -105,6 +113,13 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(257).boundaryVariants, 1);
   EXPECT_EQ(of(257).judged, 1u);
   EXPECT_EQ(of(257).work, 1e6 * 257 / 512);
+  EXPECT_TRUE(of(256).searchesWithOptimizations && !of(256).estimatesRecomputation);
+  EXPECT_TRUE(!of(257).searchesWithOptimizations && of(257).estimatesRecomputation);
+  EXPECT_EQ(of(513).copiedTries, 1u);
+  EXPECT_TRUE(of(1025).onePerEstimate);
+  EXPECT_EQ(of(1025).seedWork, 2e6);
+  EXPECT_EQ(of(1025).simulatedAtOnce, 2u);
+  EXPECT_EQ(of(1025).maxStarts, 0u);
   EXPECT_EQ(of(1025).minInitialSolutions, 6u);
   EXPECT_EQ(of(1025).minLeaders, 1u);
   EXPECT_EQ(of(1025).addedDevices, 0u);
@@ -157,7 +172,12 @@ TEST(SearchEffort, NumbersOfEveryProblem) {
       effort.phasesRefined,    effort.simulatedAtOnce};
   EXPECT_EQ(sizes, (std::array<size_t, 22>{4, 8, 16, 3, 2, 64, 12, 8, 16, 6,  8,
                                            4, 4, 4,  4, 6, 3,  20, 3, 12, 12, 16}));
+  EXPECT_EQ(SearchEffort::kMaxFewDevices, 256u);
   EXPECT_EQ(effort.maxRows, 256);
+  EXPECT_EQ(std::pair(effort.minBudget, effort.maxBudget), std::pair(16u, 6000u));
+  EXPECT_EQ(std::pair(effort.copiedMin, effort.copiedMax), std::pair(size_t(128), size_t(512)));
+  EXPECT_EQ(effort.copiedCandidates, 24u);
+  EXPECT_EQ(effort.phaseHintWork, 6e5);
   EXPECT_EQ(std::pair(effort.phaseWork, effort.phaseRowWork), std::pair(5e6, 1.2e6));
   EXPECT_EQ(std::pair(effort.phaseDescentWork, effort.phaseDescents), std::pair(3e6, 1000.0));
   EXPECT_EQ(effort.pricedCounted, 65536u);
