@@ -156,6 +156,15 @@ inline bool contains(const std::string &text, const std::string &part) {
   return text.find(part) != std::string::npos;
 }
 
+/// The concatenated notes that begin with `begin`.
+inline std::string notesOf(const Outcome &outcome, const std::string &begin) {
+  std::string text;
+  for (const std::string &note : outcome.model.notes)
+    if (note.rfind(begin, 0) == 0)
+      text += note;
+  return text;
+}
+
 } // namespace zorse::test
 
 #define EXPECT_ERROR(outcome, part)                                                                \
