@@ -1,6 +1,8 @@
-// Expands F and B of every cell, the transfers of values between cells, and graph inputs.
+// Expands F and B of every cell, and the transfers of values between cells.
 
+#include "CellInputs.h"
 #include "CellTemplates.h"
+#include "LowerCollectives.h"
 #include "PlanLowering.h"
 #include "Tables.h"
 
@@ -17,12 +19,12 @@ namespace bundle = zorse::bundle;
 
 class CellLowering {
 public:
-  explicit CellLowering(PlanLowering &x) : x(x) {}
+  explicit CellLowering(PlanLowering &x) : x(x), inputs(x) {}
 
   zorse::Status run() {
     if (zorse::Status status = checkLoss(); status.failed())
       return status;
-    planInputs();
+    inputs.plan();
     sizeWorkspaces();
     for (size_t cut = 0; cut < x.cellsByBegin.size(); ++cut) {
       cursor = 0;
@@ -48,93 +50,6 @@ private:
                                 " loss terms: terms in different units are not supported yet; the "
                                 "loss must be computed by the last unit");
     return zorse::Status::success();
-  }
-
-  // ---- Inputs: one load per device and range of rows. A cell with rows inside another cell's
-  // range reads from that range.
-
-  struct InputRange {
-    int64_t begin, end;
-    uint32_t loaded = kNone; ///< index in PlanLowering::inputs
-  };
-
-  std::vector<InputRange> &rangesOf(uint32_t device, uint32_t input) {
-    return inputRanges[device * static_cast<size_t>(x.summary.inputs_size()) + input];
-  }
-
-  void planInputs() {
-    inputRanges.resize(x.plan.devices.size() * static_cast<size_t>(x.summary.inputs_size()));
-    for (uint32_t d = 0; d < x.plan.devices.size(); ++d)
-      for (uint32_t c : x.cellsOf[d])
-        for (auto [input, tasks] : x.shapeOf[c]->inputs)
-          rangesOf(d, input).push_back({x.plan.cells[c].sampleBegin, x.plan.cells[c].sampleEnd});
-    auto less = [](const InputRange &a, const InputRange &b) {
-      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-    };
-    for (size_t i = 0; i < inputRanges.size(); ++i) {
-      std::vector<InputRange> &list = inputRanges[i];
-      if (list.empty())
-        continue;
-      if (!std::is_sorted(list.begin(), list.end(), less))
-        std::sort(list.begin(), list.end(), less);
-      const uint64_t row =
-          x.summary.inputs(static_cast<int>(i % static_cast<size_t>(x.summary.inputs_size())))
-              .bytes_per_row();
-      size_t kept = 0;
-      for (const InputRange &range : std::vector<InputRange>(list)) {
-        const bool inside = kept > 0 && range.end <= list[kept - 1].end &&
-                            (range.begin - list[kept - 1].begin) * row % kRegionAlignment == 0;
-        bool repeated = inside;
-        for (size_t k = kept; k > 0 && !repeated && list[k - 1].begin == range.begin; --k)
-          repeated = list[k - 1].end == range.end;
-        if (!repeated)
-          list[kept++] = range;
-      }
-      list.resize(kept);
-    }
-  }
-
-  InputRange &findInput(const Cell &cell, uint32_t input) {
-    auto &list = rangesOf(cell.device, input);
-    uint64_t row = x.summary.inputs(input).bytes_per_row();
-    // Ranges are sorted by begin. Finds the last one that contains the cell at an aligned offset.
-    auto it = std::upper_bound(list.begin(), list.end(), cell.sampleBegin,
-                               [](int64_t s, const InputRange &r) { return s < r.begin; });
-    while (it != list.begin()) {
-      --it;
-      if (it->begin <= cell.sampleBegin && cell.sampleEnd <= it->end &&
-          (cell.sampleBegin - it->begin) * row % kRegionAlignment == 0)
-        return *it;
-    }
-    return list.front(); // unreachable: planInputs kept a range for every cell
-  }
-
-  /// Adds the loads that a cell needs, unless they exist.
-  void loadInputs(uint32_t c) {
-    const Cell &cell = x.plan.cells[c];
-    for (auto [input, tasks] : x.shapeOf[c]->inputs) {
-      InputRange &range = findInput(cell, input);
-      if (range.loaded == kNone) {
-        range.loaded = static_cast<uint32_t>(x.inputs.size());
-        x.inputs.push_back(loadRange(c, input, range.begin, range.end));
-      }
-      x.loads.push_back(range.loaded);
-    }
-  }
-
-  InputRows loadRange(uint32_t c, uint32_t input, int64_t begin, int64_t end) {
-    const Cell &cell = x.plan.cells[c];
-    const uint64_t bytes = static_cast<uint64_t>(end - begin) *
-                           x.summary.inputs(static_cast<int>(input)).bytes_per_row();
-    const uint32_t buffer = x.addBuffer(cell.device, bytes, MemoryCategory::Activations);
-    const uint32_t op =
-        x.addOp(x.costs->load(cell.device, bytes), kShortPriority, begin, cell.unitBegin);
-    x.ops[op].cell = c;
-    x.ops[op].needsAdmission = true;
-    x.addAccess(op, buffer);
-    x.addInstruction(cell.device, kLoad);
-    x.describe(OpKind::LoadInput, static_cast<uint32_t>(x.inputs.size()));
-    return {input, begin, end, buffer, op};
   }
 
   void sizeWorkspaces() {
@@ -386,7 +301,7 @@ private:
     }
     info.in = addPorts(inBoundaryValues);
     info.loads.begin = static_cast<uint32_t>(x.loads.size());
-    loadInputs(c);
+    inputs.load(c);
     info.loads.end = static_cast<uint32_t>(x.loads.size());
     info.numberOfF = x.takeNumbers(x.shapeOf[c]->numbersOfF);
   }
@@ -592,7 +507,7 @@ private:
   }
 
   PlanLowering &x;
-  std::vector<std::vector<InputRange>> inputRanges;  ///< per device and input
+  CellInputs inputs;
   size_t cursor = 0;                                 ///< index in the list of neighbors
   std::vector<uint32_t> chosen;                      ///< neighbors, one per set
   std::vector<uint32_t> set;                         ///< cells of one rectangle

@@ -13,7 +13,7 @@
 // A gather is the same list backwards, with copies in place of sums. Devices that all exchange
 // directly gather at once, because NCCL's own algorithm passes as few bytes.
 
-#include "PlanLowering.h"
+#include "LowerCollectives.h"
 #include "Tables.h"
 
 #include <algorithm>

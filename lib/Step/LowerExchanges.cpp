@@ -1,6 +1,7 @@
 // Exchanges of the devices of a group between the segments of a task.
 
 #include "CellTemplates.h"
+#include "LowerCollectives.h"
 #include "PlanLowering.h"
 #include "Tables.h"
 

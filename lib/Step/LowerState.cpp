@@ -16,6 +16,7 @@
 // still reads. If groups commit separately, CLIP_AND_CHECK is at the start of the step, and every
 // update follows its norm and all instructions that read the old version in its home buffer.
 
+#include "LowerCollectives.h"
 #include "PlanLowering.h"
 #include "Tables.h"
 

@@ -23,6 +23,7 @@
 #include "CellTemplates.h"
 #include "GroupState.h"
 #include "Order.h"
+#include "Queues.h"
 
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/Orders.h"
@@ -81,38 +82,6 @@ struct Placement {
   std::vector<Buffer> buffers;
   std::vector<Allocation> allocations;
 };
-
-/// Queues that a device can have. Instruction.queue is an index of this table until
-/// placeInstructions numbers the queues in use.
-enum QueueIndex : uint8_t {
-  kCompute,
-  kSend,
-  kReceive,
-  kCollective,
-  kLoad,
-  kReport,
-  kDirect,
-  kUpdate,
-  kHostUpdate,
-  kFetch,
-  kStore,
-  kQueues
-};
-inline constexpr Queue kQueueTable[kQueues] = {
-    {bundle::COMPUTE, 0},          {bundle::SEND_QUEUE, 0},     {bundle::RECEIVE_QUEUE, 0},
-    {bundle::COLLECTIVE_QUEUE, 0}, {bundle::HOST_TO_DEVICE, 0}, {bundle::DEVICE_TO_HOST, 0},
-    {bundle::DEVICE_TO_DEVICE, 0}, {bundle::COMPUTE, 1},        {bundle::COMPUTE, 2},
-    {bundle::HOST_TO_DEVICE, 1},   {bundle::DEVICE_TO_HOST, 1}};
-
-/// Returns the queue that shares hardware with `queue`, or kQueues. A device computes one task at a
-/// time, and copies one item at a time in each direction between itself and its host, on any queue.
-/// Updates have separate queues so that later instructions do not wait behind them.
-inline constexpr QueueIndex sharedHardwareQueue(size_t queue) {
-  return queue == kUpdate  ? kCompute
-         : queue == kFetch ? kLoad
-         : queue == kStore ? kReport
-                           : kQueues;
-}
 
 /// How an op's duration is simulated.
 enum class Work : uint8_t { Fixed, Transfer, Gather, Scatter, Sum };
@@ -541,30 +510,6 @@ inline Region elementRegion(uint32_t buffer, int64_t position, int64_t elements,
 
 /// Returns the bytes of a cell's loss rows of one term.
 uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
-
-/// Returns the cells of a rectangle that several devices compute together, exchanging values: in
-/// the order of the plan, including `cell`.
-std::vector<uint32_t> membersOf(const PlanLowering &x, uint32_t cell);
-
-/// An exchange of the devices of a group, in a task of a cell.
-struct TaskExchange {
-  int32_t unit;
-  UnitTask task;
-  const bundle::UnitFunction::Exchange *exchange;
-};
-/// Returns the exchanges of a task, in the order of its calls.
-std::vector<TaskExchange> exchangesOf(const PlanLowering &x, uint32_t cell, TaskKind kind);
-/// Adds an exchange of the cells of a group: a gather of their parts, or a reduction and a gather
-/// of the sum. \returns its first and last op
-std::pair<uint32_t, uint32_t> addExchange(PlanLowering &x, const std::vector<uint32_t> &cells,
-                                          TaskKind kind, const TaskExchange &exchange);
-
-/// Adds the reduction of a group: exchanges along the tree of the plan's nodes and sites. If
-/// readers have different elements, or partial sums would be rounded to a half type, one exchange.
-CollectiveOps addReduction(PlanLowering &x, uint32_t group);
-/// Adds the gather of a window: one if all its devices exchange directly, else exchanges along the
-/// tree, from the owners down.
-CollectiveOps addGather(PlanLowering &x, uint32_t window);
 
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.

@@ -6,6 +6,7 @@
 // a transfer is computed when it starts, and depends on the transfers in progress. Latency does not
 // occupy a queue.
 
+#include "LowerCollectives.h"
 #include "MinHeap.h"
 #include "PlanLowering.h"
 #include "ReadyCollectives.h"
