@@ -280,18 +280,20 @@ private:
                                 runs(" reads ", e.all_gather().reads()) + places(e.all_gather())};
     case Instruction::kReduceScatter: {
       const ReduceScatter &r = e.reduce_scatter();
-      return {"reduce_scatter", shared(r) + ' ' + word(kOrders, r.order()) + " of " +
-                                    devices(r.contributors()) + " shards " + extents(r.shards()) +
-                                    runs(" terms ", r.terms()) + places(r) +
-                                    parts(r.receive_buffer()) +
-                                    (r.chunk() ? " chunk " + std::to_string(r.chunk()) : "")};
+      return {"reduce_scatter",
+              shared(r) + ' ' + word(kOrders, r.order()) + " of " + devices(r.contributors()) +
+                  " shards " + extents(r.shards()) + runs(" terms ", r.terms()) + places(r) +
+                  parts(" receive_buffer ", r.receive_buffer()) +
+                  parts(" send_buffer ", r.send_buffer()) +
+                  (r.chunk() ? " chunk " + std::to_string(r.chunk()) : "") +
+                  (r.term_type() ? std::string(" term_type ") + typeWord(r.term_type()) : "")};
     }
     case Instruction::kAllReduce: {
       const AllReduce &r = e.all_reduce();
       return {"all_reduce", value(r.from()) + " becomes " + value(r.to()) + " : " +
                                 typeWord(r.type()) + ' ' + word(kOrders, r.order()) + " of " +
                                 devices(r.members()) + " at " + region(r.region()) +
-                                parts(r.receive_buffer())};
+                                parts(" receive_buffer ", r.receive_buffer())};
     }
     default:
       return {"read_metrics",
@@ -304,8 +306,8 @@ private:
   template <typename Collective> static std::string places(const Collective &c) {
     return " full " + region(c.full()) + " shard " + region(c.shard());
   }
-  static std::string parts(const Region &r) {
-    return r.bytes() || r.arena() || r.offset() ? " receive_buffer " + region(r) : "";
+  static std::string parts(const char *name, const Region &r) {
+    return r.bytes() || r.arena() || r.offset() ? name + region(r) : "";
   }
 
   void call(const Call &c) {

@@ -22,6 +22,10 @@ std::string zorse::codegen::sumName(bundle::ElementType type, uint32_t terms) {
   return std::string("sum.") + elementTypeName(type) + "." + std::to_string(terms);
 }
 
+std::string zorse::codegen::roundedSumName(uint32_t terms, bool continues) {
+  return (continues ? "sum.f32.more_bf16." : "sum.f32.of_bf16.") + std::to_string(terms);
+}
+
 namespace {
 
 /// Builds a compiled function with one call of a library routine. The operands are all arguments,
@@ -131,6 +135,31 @@ void addDirectSums(bundle::FunctionLibrary &library, const bundle::ModelSummary 
     }
 }
 
+/// The same for f32 sums of terms that travel as bf16 (step::GradientWire), and the function that
+/// rounds them.
+void addRoundedSums(bundle::FunctionLibrary &library, const bundle::ModelSummary &summary,
+                    uint32_t maxTerms) {
+  if (maxTerms < 2 || accumulationType(summary.compute_type()) != bundle::F32)
+    return;
+  const bool launches = isCudaArch(library.arch());
+  FunctionBuilder round(library, kRoundTermsName);
+  round.rows(bundle::CONTRIBUTION, 0, bundle::READ, bundle::F32, "part0")
+      .rows(bundle::SUM, 0, bundle::WRITE, bundle::BF16, "sum");
+  if (launches)
+    round.call("cast", bundle::BF16);
+  for (bool continues : {false, true})
+    for (uint32_t terms = 2; terms <= maxTerms; ++terms) {
+      FunctionBuilder sum(library, roundedSumName(terms, continues));
+      for (uint32_t term = 0; term < terms; ++term)
+        sum.rows(bundle::CONTRIBUTION, term, bundle::READ,
+                 continues && term == 0 ? bundle::F32 : bundle::BF16,
+                 "part" + std::to_string(term));
+      sum.rows(bundle::SUM, 0, bundle::WRITE, bundle::F32, "sum");
+      if (launches)
+        sum.call("ranked_sum", bundle::F32);
+    }
+}
+
 } // namespace
 
 void zorse::codegen::appendBuiltinFunctions(MLIRContext *context, CompiledFunctions &functions,
@@ -140,6 +169,7 @@ void zorse::codegen::appendBuiltinFunctions(MLIRContext *context, CompiledFuncti
   const int first = library.functions_size();
   addStepFunctions(library, summary);
   addDirectSums(library, summary, sumTerms);
+  addRoundedSums(library, summary, sumTerms);
 
   // Creates kernels for devices without these routines.
   context

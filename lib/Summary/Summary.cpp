@@ -65,7 +65,7 @@ bundle::ElementType zorse::productType(const bundle::ModelSummary &summary) {
 uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementType type) {
   uint32_t max = 0;
   for (const bundle::SumFunction &sum : summary.sums())
-    if (sum.type() == type)
+    if (sum.type() == type && !sum.term_type())
       max = std::max(max, sum.num_contributions());
   return max;
 }
@@ -73,7 +73,7 @@ uint32_t zorse::maxTerms(const bundle::ModelSummary &summary, bundle::ElementTyp
 uint32_t zorse::sumFunction(const bundle::ModelSummary &summary, bundle::ElementType type,
                             uint32_t terms) {
   for (const bundle::SumFunction &sum : summary.sums())
-    if (sum.type() == type && sum.num_contributions() == terms)
+    if (sum.type() == type && !sum.term_type() && sum.num_contributions() == terms)
       return sum.function();
   return UINT32_MAX;
 }
@@ -90,6 +90,25 @@ uint64_t zorse::roundPartsBytes(const bundle::ModelSummary &summary, bundle::Ele
   return terms < 2 ? 0
                    : partCount(summary, type, terms) *
                          partStride(static_cast<uint64_t>(chunk) * elementBytes(type));
+}
+
+RoundedSumFunctions zorse::roundedSumFunctions(const bundle::ModelSummary &summary) {
+  RoundedSumFunctions functions;
+  for (const bundle::SumFunction &sum : summary.sums())
+    if (sum.type() == bundle::BF16 && sum.term_type() == bundle::F32)
+      functions.round = sum.function();
+    else if (sum.type() == bundle::F32 && sum.term_type() == bundle::BF16)
+      (sum.continues() ? functions.next : functions.first).push_back(sum.function());
+  return functions;
+}
+
+uint64_t zorse::roundedPartsBytes(uint32_t maxTerms, uint64_t terms, int64_t chunk) {
+  if (terms < 2)
+    return 0;
+  return terms * roundedStride(chunk) +
+         (terms > maxTerms
+              ? 2 * partStride(static_cast<uint64_t>(chunk) * elementBytes(bundle::F32))
+              : 0);
 }
 
 uint64_t zorse::sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms) {

@@ -19,6 +19,7 @@ struct Collective {
   uint32_t group;
   const Value &value; ///< of the whole
   ElementType type;
+  ElementType termType;       ///< of the terms of sums of several terms; else `type`
   const ShardRanges &shards;  ///< owners, and their elements of the whole
   const Devices &members;     ///< readers, or contributors in the order of summation
   const ShardRanges &parts;   ///< the members' elements of the whole; none: each has all of them
@@ -60,13 +61,14 @@ struct Collective {
 inline std::optional<Collective> collectiveOf(const Instruction &instruction) {
   if (instruction.has_all_gather()) {
     const AllGather &a = instruction.all_gather();
-    return Collective{true,        a.group(), a.value(), a.type(), a.shards(),
-                      a.readers(), a.reads(), a.full(),  a.shard()};
+    return Collective{true,       a.group(),   a.value(), a.type(), a.type(),
+                      a.shards(), a.readers(), a.reads(), a.full(), a.shard()};
   }
   if (instruction.has_reduce_scatter()) {
     const ReduceScatter &r = instruction.reduce_scatter();
-    return Collective{false,     r.group(), r.value(), r.type(), r.shards(), r.contributors(),
-                      r.terms(), r.full(),  r.shard()};
+    const ElementType term = r.term_type() ? r.term_type() : r.type();
+    return Collective{false,      r.group(),        r.value(), r.type(), term,
+                      r.shards(), r.contributors(), r.terms(), r.full(), r.shard()};
   }
   return std::nullopt;
 }

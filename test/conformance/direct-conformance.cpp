@@ -91,6 +91,17 @@ Sums compileSums(const std::string &directory) {
       for (uint32_t terms = 2; terms <= kTerms; ++terms)
         if (made.library.functions(b).name() == codegen::sumName(type, terms))
           list->push_back(uint32_t(b));
+  auto find = [&](const std::string &name) {
+    for (int b = 0; b < made.library.functions_size(); ++b)
+      if (made.library.functions(b).name() == name)
+        return uint32_t(b);
+    fail("no function " + name);
+  };
+  made.sums.rounded.round = find(codegen::kRoundTermsName);
+  for (uint32_t terms = 2; terms <= kTerms; ++terms) {
+    made.sums.rounded.first.push_back(find(codegen::roundedSumName(terms, false)));
+    made.sums.rounded.next.push_back(find(codegen::roundedSumName(terms, true)));
+  }
   return made;
 }
 
@@ -153,8 +164,10 @@ public:
     Memory full(*this, a.full, size_t(held.whole.elements()) * size);
     Memory apart(*this, nullptr, held.inside ? 0 : size_t(held.shards.elements()) * size);
     Memory parts(*this, nullptr, (a.terms.size() + 2) * partStride(uint64_t(chunk) * size));
+    Memory sends(*this, nullptr, a.shards.size() * roundedStride(chunk));
     const DeviceAddress shard = held.inside ? full.at + firstPlace(held, size) : apart.at;
-    DeviceReduction reduction{a.type, a.terms, a.shards, full.at, shard, parts.at, chunk};
+    DeviceReduction reduction{a.type,   a.terms, a.shards,    full.at, shard,
+                              parts.at, chunk,   a.bf16Terms, sends.at};
     Status status =
         onStream([&](WorkStream &stream) { return direct_->reduceScatter(reduction, stream); });
     for (const Compact::Run &run : held.shards.runs())
@@ -290,12 +303,16 @@ size_t compare(const std::vector<Bytes> &found, const std::vector<Bytes> &expect
 
 constexpr uint64_t kSteps = 2;
 
+/// Rounded sums that have other bits if only terms that travel are rounded.
+size_t roundedSums = 0;
+
 /// Expected results by device, with the operations of all steps in order.
 std::vector<std::vector<Bytes>> expectedOf(const RandomProgram &program) {
   std::vector<std::vector<Bytes>> expected(program.devices);
   for (uint64_t step = 0; step < kSteps; ++step)
     for (const RandomOperation &op : program.operations) {
       std::vector<Bytes> results = plainResults(program, op, step);
+      roundedSums += op.bf16Terms && plainResults(program, op, step, true) != results;
       for (uint32_t d = 0; d < program.devices; ++d)
         expected[d].push_back(std::move(results[d]));
     }
@@ -505,6 +522,10 @@ int main(int argc, char **argv) {
       "%zu operations of %u random lists and %u sums by levels on 2 to 6 GPUs, %s: equal to "
       "the bit",
       equal, lists, lists, processes ? "each a process" : "all in one process");
+  if (!processes)
+    std::printf("; %zu sums of rounded terms differ if owners do not round", roundedSums);
+  if (!processes && roundedSums == 0)
+    fail("no sum of rounded terms");
   if (!processes)
     std::printf("; %zu of 3 mistakes end in time", mistaken);
   std::printf("\n");

@@ -499,6 +499,19 @@ TEST_F(LoadBundle, DirectTransfersAreChecked) {
   two.bundle.hostStaged = plain;
   writeFiles();
   EXPECT_EQ(problem(), "accepted");
+  auto round = [&](bundle::ElementType type) {
+    for (bundle::Program &program : two.bundle.programs)
+      instruction(program, bundle::Instruction::kReduceScatter)
+          .mutable_reduce_scatter()
+          ->set_term_type(type);
+    writeFiles();
+  };
+  round(bundle::F16);
+  expectSays(problem(), {"rounds terms to another type than bf16"});
+  round(bundle::BF16);
+  expectSays(problem(), {"no function adds the rounded terms"});
+  round(bundle::ELEMENT_TYPE_UNSPECIFIED);
+  EXPECT_EQ(problem(), "accepted");
   two.bundle.hostStaged[1].mutable_instructions(0)->set_queue(77);
   writeFiles();
   expectSays(problem(), {"queue 77", "in host_staged/"});

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <thread>
@@ -24,6 +25,7 @@ struct RandomOperation {
   std::vector<Shard> shards;
   int64_t count; ///< elements
   bool inPlace;
+  bool bf16Terms = false; ///< see ReduceScatterArguments
 };
 
 struct RandomProgram {
@@ -97,6 +99,7 @@ inline RandomProgram randomProgram(uint64_t seed, uint32_t devices, uint32_t que
     op.members.resize(std::min<size_t>(members, devices));
     if (op.kind == RandomOperation::Gather || op.kind == RandomOperation::Scatter)
       addRuns(op, devices, random);
+    op.bf16Terms = op.kind == RandomOperation::Scatter && op.type == NumberType::F32 && upTo(1);
     program.operations.push_back(std::move(op));
   }
   return program;
@@ -207,8 +210,12 @@ inline Status perform(const RandomProgram &program, const RandomOperation &op, u
                            owns(op, device) ? part.shard : nullptr};
       status = transport.allGather(operation, a);
     } else {
-      ReduceScatterArguments a{op.type, op.runs, op.shards, member ? part.full.data() : nullptr,
-                               owns(op, device) ? part.shard : nullptr};
+      ReduceScatterArguments a{op.type,
+                               op.runs,
+                               op.shards,
+                               member ? part.full.data() : nullptr,
+                               owns(op, device) ? part.shard : nullptr,
+                               op.bf16Terms};
       status = transport.reduceScatter(operation, a);
     }
     numbers = part.result();
@@ -248,9 +255,33 @@ inline void addPlainly(NumberType type, std::byte *to, const std::vector<const s
   }
 }
 
+/// Returns the nearest bf16 number, the even one of two. Uses no bits of x.
+inline float roundedToBf16(float x) {
+  int exponent = 0;
+  std::frexp(x, &exponent);
+  const double unit = std::ldexp(1.0, std::max(exponent, -125) - 8); // of the 8th digit
+  return float(std::nearbyint(double(x) / unit) * unit);
+}
+
+/// Sums f32 terms rounded to bf16, in the order of `terms`. \param exact  a term that is not
+/// rounded; -1: none
+inline void addRounded(std::byte *to, const std::vector<const std::byte *> &terms, int64_t count,
+                       int exact = -1) {
+  for (int64_t i = 0; i < count; ++i) {
+    float sum = 0, term = 0;
+    for (size_t t = 0; t < terms.size(); ++t) {
+      std::memcpy(&term, terms[t] + size_t(i) * sizeof term, sizeof term);
+      term = int(t) == exact ? term : roundedToBf16(term);
+      sum = t == 0 ? term : sum + term;
+    }
+    std::memcpy(to + size_t(i) * sizeof sum, &sum, sizeof sum);
+  }
+}
+
 /// The final data of all devices after one operation.
+/// \param ownersAreExact  a fault: only terms that travel are rounded
 inline std::vector<Bytes> plainResults(const RandomProgram &program, const RandomOperation &op,
-                                       uint64_t step) {
+                                       uint64_t step, bool ownersAreExact = false) {
   std::vector<Bytes> numbers, results(program.devices);
   for (uint32_t device = 0; device < program.devices; ++device)
     numbers.push_back(numbersOf(program, op, device, step));
@@ -283,11 +314,17 @@ inline std::vector<Bytes> plainResults(const RandomProgram &program, const Rando
       if (op.kind == RandomOperation::Gather || shard.device != device || shard.empty())
         continue;
       std::vector<const std::byte *> terms;
+      int own = -1;
       for (const Shard &run : op.runs)
-        if (run.begin <= shard.begin && shard.end <= run.end)
+        if (run.begin <= shard.begin && shard.end <= run.end) {
+          own = run.device == device ? int(terms.size()) : own;
           terms.push_back(numbers[run.device].data() + first);
-      addPlainly(op.type, part.shard + part.places.place(shard) * int64_t(part.element), terms,
-                 shard.size());
+        }
+      std::byte *to = part.shard + part.places.place(shard) * int64_t(part.element);
+      if (op.bf16Terms && terms.size() > 1)
+        addRounded(to, terms, shard.size(), ownersAreExact ? own : -1);
+      else
+        addPlainly(op.type, to, terms, shard.size());
     }
     results[device] = part.result();
   }

@@ -385,6 +385,86 @@ TEST_P(TransportConformance, AbortEndsALongTransfer) {
   }
 }
 
+TEST_P(TransportConformance, RoundedTermsOfTheOwnerToo) {
+  // 1 + 2^-9 becomes 1, with the owner or without; sums are not rounded; who alone has a shard
+  // passes it on unchanged.
+  const float x = 1 + 0x1p-9f;
+  std::vector<std::vector<float>> full = {{x, x, x}, {0x1p-9f, x, 5}, {2, 2, 2}};
+  std::vector<float> sums(3, -1.0f);
+  onAll(3, [&](uint32_t device, Transport &transport) -> Status {
+    ReduceScatterArguments a;
+    a.terms = {{0, 0, 3}, {1, 0, 2}};
+    a.shards = {{0, 0, 1}, {2, 1, 2}, {1, 2, 3}};
+    a.full = device < 2 ? full[device].data() : nullptr;
+    a.shard = device == 0 ? static_cast<void *>(full[0].data()) : &sums[device];
+    a.bf16Terms = true;
+    return transport.reduceScatter({1, 0}, a);
+  });
+  EXPECT_EQ(full[0][0], 1 + 0x1p-9f); // 1 + 2^-9, of rounded terms
+  EXPECT_EQ(sums[2], 2.0f);           // 1 + 1
+  EXPECT_EQ(sums[1], x);              // of device 0 alone
+}
+
+TEST_P(TransportConformance, RoundedTermsInManyParts) {
+  // More parts than are in flight, of several owners, each with two shards.
+  constexpr int64_t kPart = 3 << 20, kCount = 6 * kPart;
+  std::vector<std::vector<float>> full(3, std::vector<float>(kCount));
+  for (uint32_t d = 0; d < 3; ++d)
+    for (int64_t i = 0; i < kCount; ++i)
+      full[d][size_t(i)] = float((i * 7919 + d * 104729) % 65537) * 0x1p-7f;
+  std::vector<float> expected(kCount);
+  addRounded(reinterpret_cast<std::byte *>(expected.data()),
+             {reinterpret_cast<const std::byte *>(full[2].data()),
+              reinterpret_cast<const std::byte *>(full[0].data()),
+              reinterpret_cast<const std::byte *>(full[1].data())},
+             kCount);
+  onAll(3, [&](uint32_t device, Transport &transport) -> Status {
+    ReduceScatterArguments a;
+    a.terms = {{2, 0, kCount}, {0, 0, kCount}, {1, 0, kCount}};
+    for (uint32_t s = 0; s < 6; ++s)
+      a.shards.push_back({s % 3, s * kPart, (s + 1) * kPart});
+    a.full = full[device].data();
+    a.shard = full[device].data() + device * kPart;
+    a.bf16Terms = true;
+    return transport.reduceScatter({1, 0}, a);
+  });
+  for (uint32_t s = 0; s < 6; ++s)
+    ASSERT_EQ(std::memcmp(full[s % 3].data() + s * kPart, expected.data() + s * kPart,
+                          size_t(kPart) * sizeof(float)),
+              0)
+        << "shard " << s;
+}
+
+TEST_P(TransportConformance, RandomSumsOfRoundedTerms) {
+  size_t sums = 0, found = 0; // found: sums with other bits if owners did not round
+  for (uint64_t seed : {101, 102, 103}) {
+    RandomProgram program = randomProgram(seed, 4, 2, 60, 30000);
+    auto &operations = program.operations;
+    operations.erase(std::remove_if(operations.begin(), operations.end(),
+                                    [](const RandomOperation &op) {
+                                      return op.kind != RandomOperation::Scatter;
+                                    }),
+                     operations.end());
+    for (RandomOperation &op : operations) {
+      op.type = NumberType::F32;
+      op.bf16Terms = true;
+    }
+    auto results = performAll(program, 1, GetParam()(program.devices));
+    for (size_t i = 0; i < operations.size(); ++i) {
+      const std::vector<Bytes> expected = plainResults(program, operations[i], 0);
+      for (uint32_t device = 0; device < program.devices; ++device) {
+        ASSERT_FALSE(results[device].failed()) << results[device].message();
+        ASSERT_TRUE(expected[device] == (*results[device])[i])
+            << "seed " << seed << ", device " << device << ", operation " << i;
+      }
+      ++sums;
+      found += plainResults(program, operations[i], 0, /*ownersAreExact=*/true) != expected;
+    }
+  }
+  printf("%zu sums of rounded terms, %zu differ if owners do not round\n", sums, found);
+  EXPECT_GT(found, 10u);
+}
+
 TEST_P(TransportConformance, RandomOperationsGiveTheBitsOfRankedSums) {
   struct Case {
     uint32_t devices, queues;

@@ -90,6 +90,11 @@ mlir::LogicalResult compileTarget(TargetOp target, CodegenOptions options, unsig
 
 /// Returns the name of a compiled function of ModelSummary.sums, for example "sum.f32.4".
 std::string sumName(bundle::ElementType type, uint32_t terms);
+/// The same for f32 sums of terms rounded to bf16. \param continues  the first of the terms is the
+/// f32 sum so far
+std::string roundedSumName(uint32_t terms, bool continues);
+/// The name of the function that rounds terms.
+inline constexpr const char *kRoundTermsName = "round.bf16";
 
 /// Whether `arch` is a GPU: "sm_80" and others. "emu:sm_80" and others, and "emu" (the first of
 /// them), are for tests: their object is the LLVM bitcode from which PTX is generated otherwise.

@@ -114,6 +114,26 @@ constexpr uint64_t partStride(uint64_t chunkBytes) {
 /// compiled functions.
 uint64_t roundPartsBytes(const bundle::ModelSummary &summary, bundle::ElementType type,
                          uint64_t terms, int64_t chunk);
+/// Functions for f32 sums of terms that are rounded to bf16.
+struct RoundedSumFunctions {
+  uint32_t round = UINT32_MAX;       ///< rounds a term
+  std::vector<uint32_t> first, next; ///< add 2, 3, ... terms; the sum so far, and 1, 2, ... terms
+  /// Maximum number of terms that one function adds; 0: there is none.
+  uint32_t maxTerms() const {
+    return round != UINT32_MAX && !first.empty() && first.size() == next.size()
+               ? static_cast<uint32_t>(first.size()) + 1
+               : 0;
+  }
+};
+RoundedSumFunctions roundedSumFunctions(const bundle::ModelSummary &summary);
+/// Distance in bytes between rounded terms of `chunk` elements.
+constexpr uint64_t roundedStride(int64_t chunk) {
+  return partStride(static_cast<uint64_t>(chunk) * elementBytes(bundle::BF16));
+}
+/// Bytes of ReduceScatter.receive_buffer with rounded terms: the terms of one round, and then two
+/// intermediate sums where one function cannot add all.
+uint64_t roundedPartsBytes(uint32_t maxTerms, uint64_t terms, int64_t chunk);
+
 /// Bytes of AllReduce.parts.
 uint64_t sumPartsBytes(const bundle::ModelSummary &summary, uint64_t terms);
 

@@ -202,32 +202,42 @@ private:
     return k.finish("cast", Size{1, true}, cuda::kGroupThreads, width * cuda::kGroups);
   }
 
-  /// Adds terms in their order, element by element. A thread has the neighboring elements that
-  /// fit into 16 bytes.
+  /// Type of an operand's elements in memory.
+  Type elementOf(int operand) {
+    switch (compiled.arguments(int(call.operands(operand).argument())).type()) {
+    case bundle::BF16:
+      return b.getBF16Type();
+    case bundle::F16:
+      return b.getF16Type();
+    default:
+      return number();
+    }
+  }
+
+  /// Adds terms in their order, element by element. A thread has the neighboring elements whose
+  /// sums fit into 16 bytes. Terms may be bf16 where sums are f32.
   Kernel rankedSum() {
-    Type element = call.type() == bundle::BF16  ? Type(b.getBF16Type())
-                   : call.type() == bundle::F16 ? Type(b.getF16Type())
-                                                : number();
-    const int64_t width = 128 / element.getIntOrFloatBitWidth();
     const int terms = call.operands_size() - 1;
+    Type element = elementOf(terms);
+    const int64_t width = 128 / element.getIntOrFloatBitWidth();
     Value end = k.add(k.begin, k.i64(width)), sum = operand(terms);
     SmallVector<Value> parts;
     for (int term = 0; term < terms; ++term)
       parts.push_back(operand(term));
     Value whole = arith::CmpIOp::create(b, k.loc, arith::CmpIPredicate::sle, end, k.rows);
     k.ifTrue(whole, [&] {
-      SmallVector<Value> sums = k.loadMany(parts[0], k.begin, element, width);
+      SmallVector<Value> sums = k.loadMany(parts[0], k.begin, elementOf(0), width);
       for (int term = 1; term < terms; ++term)
         for (auto [to, value] :
-             llvm::zip(sums, k.loadMany(parts[size_t(term)], k.begin, element, width)))
+             llvm::zip(sums, k.loadMany(parts[size_t(term)], k.begin, elementOf(term), width)))
           to = add(to, value);
       k.storeMany(sums, sum, k.begin, element);
     });
     k.ifTrue(no(whole), [&] {
       k.loop(k.begin, k.rows, [&](Value index) {
-        Value all = k.load(parts[0], index, element);
+        Value all = k.load(parts[0], index, elementOf(0));
         for (int term = 1; term < terms; ++term)
-          all = add(all, k.load(parts[size_t(term)], index, element));
+          all = add(all, k.load(parts[size_t(term)], index, elementOf(term)));
         k.store(all, sum, index, element);
       });
     });

@@ -185,6 +185,7 @@ Status DeviceProgram::prepare(PreparedInstruction &prepared, const std::string &
     break;
   case Instruction::kReduceScatter:
     prepared.reduction.type = numberType(instruction.reduce_scatter().type());
+    prepared.reduction.bf16Terms = instruction.reduce_scatter().term_type() == bundle::BF16;
     share(prepared.reduction, prepared.reduction.terms);
     break;
   case Instruction::kAllReduce: {
@@ -226,7 +227,9 @@ void DeviceProgram::prepareDirect(PreparedInstruction &prepared) {
                                 address(r.full()),
                                 address(r.shard()),
                                 address(r.receive_buffer()),
-                                std::max<int64_t>(r.chunk(), 1)};
+                                std::max<int64_t>(r.chunk(), 1),
+                                r.term_type() == bundle::BF16,
+                                address(r.send_buffer())};
     break;
   }
   case Instruction::kAllReduce: {

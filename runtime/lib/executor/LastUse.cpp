@@ -80,6 +80,7 @@ private:
     case Instruction::kReduceScatter:
       add(instruction.reduce_scatter().full(), false);
       add(instruction.reduce_scatter().receive_buffer(), true);
+      add(instruction.reduce_scatter().send_buffer(), true);
       return add(instruction.reduce_scatter().shard(), true);
     case Instruction::kAllReduce:
       add(instruction.all_reduce().receive_buffer(), true);

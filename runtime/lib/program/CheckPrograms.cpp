@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 using namespace zorse;
 using namespace zorse::runtime;
@@ -79,10 +80,13 @@ private:
     for (int i = 0; i < s.sums_size(); ++i) {
       const bundle::SumFunction &sum = s.sums(i);
       const bool follows = i > 0 && s.sums(i - 1).type() == sum.type() &&
-                           sum.num_contributions() == s.sums(i - 1).num_contributions() + 1;
+                           s.sums(i - 1).term_type() == sum.term_type() &&
+                           s.sums(i - 1).continues() == sum.continues() &&
+                           sum.num_contributions() == s.sums(i - 1).num_contributions() + 1,
+                 rounds = sum.type() == bundle::BF16 && sum.term_type() == bundle::F32;
       if (!below("function", sum.function(), bundle_.functions.functions_size()))
         return;
-      if ((!follows && sum.num_contributions() != 2) ||
+      if ((!follows && sum.num_contributions() != (rounds ? 1 : 2)) ||
           bundle_.functions.functions(int(sum.function())).arguments_size() !=
               int(sum.num_contributions()) + 1)
         return fail("a function adds " + std::to_string(sum.num_contributions()) +
@@ -405,17 +409,37 @@ private:
     region(p, parts, (terms <= max ? terms : terms + 2) * stride, kRegionAlignment);
   }
 
-  /// \param elements  of the whole. \param terms  of a sum of this device, at most
-  void rounds(const bundle::Program &p, const bundle::ReduceScatter &r, int64_t elements,
+  /// \param terms  of a sum of this device, at most
+  void rounds(const bundle::Program &p, const bundle::ReduceScatter &r, const bundle::Collective &c,
               uint64_t terms) {
     int64_t largest = 0;
     for (int i = 0; i < r.shards().members_size(); ++i)
       largest = std::max(largest, r.shards().end(i) - r.shards().begin(i));
-    if (r.chunk() > elements || r.chunk() < (largest > 0 ? 1 : 0))
+    if (r.chunk() > c.elements() || r.chunk() < (largest > 0 ? 1 : 0))
       return fail("a direct reduction in rounds of " + std::to_string(r.chunk()) + " elements");
+    if (r.term_type())
+      return roundedRounds(p, r, c, terms);
     if (terms > 1)
       parts(p, r.receive_buffer(), r.type(), terms,
             partStride(uint64_t(r.chunk()) * elementBytes(r.type())));
+  }
+
+  /// The same with rounded terms, which contributors round in `send_buffer`.
+  void roundedRounds(const bundle::Program &p, const bundle::ReduceScatter &r,
+                     const bundle::Collective &c, uint64_t terms) {
+    const uint32_t max = roundedSumFunctions(bundle_.summary).maxTerms();
+    if (max < 2)
+      return fail("no function adds the rounded terms of direct transfers");
+    if (terms > 1)
+      region(p, r.receive_buffer(), roundedPartsBytes(max, terms, r.chunk()), kRegionAlignment);
+    std::set<uint32_t> owners;
+    for (const Shard &shard : bundle::shardsOf(r.shards()))
+      if (const std::vector<uint32_t> holders = holdersOf(c.runs(), shard);
+          !shard.empty() && shard.device != device_ && holders.size() > 1 &&
+          contains(holders, device_))
+        owners.insert(shard.device);
+    if (!owners.empty())
+      region(p, r.send_buffer(), owners.size() * roundedStride(r.chunk()), kRegionAlignment);
   }
 
   void instruction(const bundle::Program &p, const Instruction &e) {
@@ -459,11 +483,15 @@ private:
     case Instruction::kReduceScatter:
       if (e.reduce_scatter().contributors_size() == 0)
         return fail("a reduction without contributors");
+      if (e.reduce_scatter().term_type() && (e.reduce_scatter().term_type() != bundle::BF16 ||
+                                             e.reduce_scatter().type() != bundle::F32))
+        return fail(
+            "a reduction rounds terms to another type than bf16, or terms that are not f32");
       collective(p, *bundle::collectiveOf(e));
       if (problem_.empty())
         if (const uint64_t terms = maxContributors(e.reduce_scatter());
             p.queues(int(e.queue())).kind() == bundle::DEVICE_TO_DEVICE && problem_.empty())
-          rounds(p, e.reduce_scatter(), bundle::collectiveOf(e)->elements(), terms);
+          rounds(p, e.reduce_scatter(), *bundle::collectiveOf(e), terms);
       break;
     case Instruction::kAllReduce:
       members(e.all_reduce().members());

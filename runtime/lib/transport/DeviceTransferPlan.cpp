@@ -139,5 +139,6 @@ DeviceSums zorse::runtime::deviceSums(const bundle::ModelSummary &summary) {
        {std::pair(bundle::F32, &sums.f32), std::pair(bundle::F64, &sums.f64)})
     for (uint32_t terms = 2; terms <= maxTerms(summary, type); ++terms)
       functions->push_back(sumFunction(summary, type, terms));
+  sums.rounded = roundedSumFunctions(summary);
   return sums;
 }

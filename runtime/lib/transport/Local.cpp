@@ -140,9 +140,16 @@ public:
                                  " does not show its sums");
           sources.push_back(part->at(shard, element));
         }
-        rankedSum(a.type,
-                  static_cast<std::byte *>(a.shard) + size_t(held.shards.place(shard)) * element,
-                  sources, shard.size());
+        std::byte *target = static_cast<std::byte *>(a.shard) +
+                            size_t(held.shards.place(shard)) * element;
+        if (!roundsTerms(a, sources.size())) {
+          rankedSum(a.type, target, sources, shard.size());
+          continue;
+        }
+        std::vector<RoundedTerm> terms;
+        for (const void *source : sources)
+          terms.push_back({source, /*isBf16=*/false});
+        sumOfRounded(reinterpret_cast<float *>(target), terms, shard.size());
       }
       return Status::success();
     };

@@ -60,3 +60,27 @@ void zorse::runtime::rankedSum(NumberType type, void *target,
     return sumBlocks<uint16_t, float>(target, sources, count, f16ToFloat, floatToF16);
   }
 }
+
+void zorse::runtime::roundToBf16(uint16_t *target, const float *source, int64_t count) {
+  for (int64_t i = 0; i < count; ++i)
+    target[i] = floatToBf16(source[i]);
+}
+
+void zorse::runtime::sumOfRounded(float *target, const std::vector<RoundedTerm> &terms,
+                                  int64_t count) {
+  float sums[kBlock];
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    const int64_t size = std::min(kBlock, count - begin);
+    for (size_t t = 0; t < terms.size(); ++t) {
+      uint16_t rounded[kBlock];
+      if (terms[t].isBf16)
+        std::memcpy(rounded, static_cast<const uint16_t *>(terms[t].data) + begin,
+                    size_t(size) * sizeof *rounded);
+      else
+        roundToBf16(rounded, static_cast<const float *>(terms[t].data) + begin, size);
+      for (int64_t i = 0; i < size; ++i)
+        sums[i] = t == 0 ? bf16ToFloat(rounded[i]) : sums[i] + bf16ToFloat(rounded[i]);
+    }
+    std::memcpy(target + begin, sums, size_t(size) * sizeof *sums);
+  }
+}

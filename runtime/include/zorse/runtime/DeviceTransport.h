@@ -12,6 +12,7 @@
 //   are undefined, and calls return the root cause.
 #pragma once
 
+#include "zorse/Summary/Summary.h"
 #include "zorse/runtime/Bundle.h"
 #include "zorse/runtime/Device.h"
 #include "zorse/runtime/ProcessGroup.h"
@@ -44,6 +45,9 @@ struct DeviceReduction {
   DeviceAddress parts; ///< owners, of more than one contributor: roundPartsBytes of memory
   int64_t chunk = 0; ///< elements of a shard in a round; a multiple of 512 bytes, or not less than
                      ///< the largest shard has
+  bool bf16Terms = false;   ///< as ReduceScatterArguments; `parts` then has roundedPartsBytes
+  DeviceAddress sends = {}; ///< with bf16Terms, contributors: a roundedStride of memory for each
+                            ///< other owner
 };
 
 /// All-reduce of numbers of type F64.
@@ -102,6 +106,7 @@ struct DeviceSums {
     return (type == NumberType::F64 ? f64 : f32)[terms - 2];
   }
   std::vector<uint32_t> f32, f64; ///< functions with 2, 3, ... terms
+  RoundedSumFunctions rounded;
 };
 DeviceSums deviceSums(const bundle::ModelSummary &summary);
 

@@ -64,6 +64,10 @@ struct ReduceScatterArguments {
   const void *full = nullptr; ///< contributors: their runs.
   void *shard = nullptr; ///< owners: receives the sums; if the first of them is at its place inside
                          ///< `full`, all are.
+  /// F32 only: each term of a shard with several contributors, also the owner's own, is rounded to
+  /// bf16 once, and travels so. The sums are f32 and are not rounded. A shard with one contributor
+  /// is passed on as it is.
+  bool bf16Terms = false;
 };
 
 /// All-reduce: the sum replaces the numbers of every member.

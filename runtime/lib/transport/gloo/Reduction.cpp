@@ -10,14 +10,16 @@ using namespace zorse::runtime::gloo_transport;
 
 namespace {
 
-constexpr size_t kWindow = 4; ///< parts of each contribution in flight
+constexpr size_t kWindow = 4;          ///< parts of each contribution in flight
+constexpr size_t kBytesPerRounded = 2; ///< bytes in memory per byte of a rounded term
 
-/// One stage of the sum of one shard at this rank.
+/// One stage of the sum of one shard at this rank. Messages have `bytes` bytes: if terms are
+/// rounded, those of bf16.
 class Sum {
 public:
-  Sum(Messenger &messenger, NumberType type, size_t bytes, std::byte *target)
-      : messenger_(messenger), type_(type), target_(target), bytes_(bytes), parts_(partsOf(bytes)) {
-  }
+  Sum(Messenger &messenger, NumberType type, bool rounds, size_t bytes, std::byte *target)
+      : messenger_(messenger), type_(type), rounds_(rounds), target_(target), bytes_(bytes),
+        parts_(partsOf(bytes)) {}
 
   ~Sum() {
     in_.clear(); // no message uses the blocks any more
@@ -61,7 +63,7 @@ public:
     if (parts_ == 0) {
       for (size_t s = 0; s < sources_.size(); ++s)
         addends[s] = sources_[s].remote ? sources_[s].remote->inlined() : sources_[s].local;
-      rankedSum(type_, next ? ring_[0].get() : target_, addends, int64_t(bytes_ / bytesOf(type_)));
+      add(next ? ring_[0].get() : target_, addends, bytes_);
       if (!next)
         return Status::success();
       ZORSE_TRY(next->begin());
@@ -83,8 +85,18 @@ private:
     std::vector<Blocks::Block> ring;
   };
 
+  /// \param bytes  of an addend in a message
+  void add(std::byte *target, const std::vector<const void *> &addends, size_t bytes) const {
+    if (!rounds_)
+      return rankedSum(type_, target, addends, int64_t(bytes / bytesOf(type_)));
+    std::vector<RoundedTerm> terms;
+    for (size_t s = 0; s < sources_.size(); ++s)
+      terms.push_back({addends[s], /*isBf16=*/sources_[s].remote != nullptr});
+    sumOfRounded(reinterpret_cast<float *>(target), terms, int64_t(bytes / sizeof(uint16_t)));
+  }
+
   Status sumPart(size_t part, std::vector<const void *> &addends, Outgoing *next) {
-    size_t offset = part * partBytes(bytes_);
+    const size_t offset = part * partBytes(bytes_) * (rounds_ ? kBytesPerRounded : 1);
     for (size_t s = 0; s < sources_.size(); ++s) {
       Source &source = sources_[s];
       if (source.remote)
@@ -94,7 +106,7 @@ private:
     if (next && part >= kWindow)
       ZORSE_TRY(next->await(part - kWindow)); // its block is free again
     std::byte *target = next ? ring_[part % kWindow].get() : target_ + offset;
-    rankedSum(type_, target, addends, int64_t(bytesOfPart(bytes_, part) / bytesOf(type_)));
+    add(target, addends, bytesOfPart(bytes_, part));
     if (next)
       ZORSE_TRY(next->offer(part, target));
     if (part + kWindow < parts_)
@@ -115,12 +127,97 @@ private:
 
   Messenger &messenger_;
   NumberType type_;
+  const bool rounds_; ///< adds bf16 terms in f32
   std::byte *target_;
   size_t bytes_, parts_;
   Inbox in_;
   Outbox out_;                      ///< to the next stage
   std::vector<Blocks::Block> ring_; ///< sums in flight to the next stage
   std::vector<Source> sources_;     ///< in the order of summation
+};
+
+/// A term that is rounded to bf16 part by part, while it is sent.
+class RoundedMessage {
+public:
+  RoundedMessage(Messenger &messenger, const float *term, int64_t count)
+      : messenger_(messenger), term_(term), bytes_(size_t(count) * sizeof(uint16_t)),
+        parts_(partsOf(bytes_)) {}
+
+  ~RoundedMessage() {
+    out_.clear(); // no message uses the blocks any more
+    for (Blocks::Block &block : ring_)
+      messenger_.blocks.givePart(std::move(block));
+  }
+
+  /// Sends the first parts. Does not wait.
+  Status begin(Operation operation, uint32_t message, uint32_t peer) {
+    for (size_t i = 0; i < std::max<size_t>(1, std::min(kWindow, parts_)); ++i)
+      ring_.push_back(messenger_.blocks.takePart());
+    if (parts_ == 0)
+      round(ring_[0].get(), 0, bytes_);
+    ZORSE_TRY(messenger_.compose(out_, operation, message, peer, ring_[0].get(), bytes_));
+    ZORSE_TRY(out_.back().begin());
+    for (size_t part = 0; part < std::min(kWindow, parts_); ++part)
+      ZORSE_TRY(offer(part));
+    return Status::success();
+  }
+
+  bool hasMore() const { return parts_ > kWindow; }
+
+  /// Sends the other parts, each when the receiver has the one whose memory it takes.
+  Status run() {
+    for (size_t part = kWindow; part < parts_; ++part) {
+      ZORSE_TRY(out_.back().await(part - kWindow));
+      ZORSE_TRY(offer(part));
+    }
+    return Status::success();
+  }
+
+  Status finish() { return out_.back().finishFrom(parts_ - std::min(parts_, kWindow)); }
+
+private:
+  Status offer(size_t part) {
+    std::byte *block = ring_[part % kWindow].get();
+    round(block, part * partBytes(bytes_), bytesOfPart(bytes_, part));
+    return out_.back().offer(part, block);
+  }
+  void round(std::byte *block, size_t offset, size_t bytes) const {
+    roundToBf16(reinterpret_cast<uint16_t *>(block), term_ + offset / sizeof(uint16_t),
+                int64_t(bytes / sizeof(uint16_t)));
+  }
+
+  Messenger &messenger_;
+  const float *term_;
+  const size_t bytes_, parts_;
+  Outbox out_;
+  std::vector<Blocks::Block> ring_; ///< rounded parts in flight
+};
+
+/// Sends long rounded terms while it lives, each in its own thread: a term that waits for its
+/// receiver must not keep back another, for which that receiver may wait.
+class RoundedSends {
+public:
+  explicit RoundedSends(std::list<RoundedMessage> &messages) : results_(messages.size()) {
+    size_t at = 0;
+    for (RoundedMessage &message : messages) {
+      Status &result = results_[at++];
+      if (message.hasMore())
+        threads_.emplace_back([&message, &result] { result = message.run(); });
+    }
+  }
+  ~RoundedSends() { (void)join(); }
+  Status join() {
+    for (std::thread &thread : threads_)
+      thread.join();
+    threads_.clear();
+    for (const Status &result : results_)
+      ZORSE_TRY(result);
+    return Status::success();
+  }
+
+private:
+  std::vector<Status> results_;
+  std::vector<std::thread> threads_;
 };
 
 /// Runs every sum in its own thread. Stages of one shard wait for stages at other ranks, so stages
@@ -160,7 +257,9 @@ std::vector<ReductionHop> zorse::runtime::gloo_transport::hopsOf(const Messenger
   auto away = [&](const std::vector<uint32_t> &run) { return messenger.site(run[0]) != home; };
   auto collector = [&](const std::vector<uint32_t> &run) { return run[shard % run.size()]; };
   // Half types would have to be sent as f32, so they are not split.
-  bool single = a.type == NumberType::F32 || a.type == NumberType::F64;
+  // So would sums of rounded terms.
+  const bool single = (a.type == NumberType::F32 || a.type == NumberType::F64) &&
+                      !roundsTerms(a, contributors.size());
   if (!single || std::none_of(runs.begin(), runs.end(), away))
     return {{owner, contributors}};
 
@@ -209,9 +308,13 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
   };
   auto bytesIn = [&](size_t i) { return size_t(a.shards[i].size()) * element; };
   std::vector<std::vector<ReductionHop>> hops(a.shards.size());
+  std::vector<uint8_t> rounds(a.shards.size()); // by shard: its terms are rounded
   for (size_t i = 0; i < a.shards.size(); ++i)
-    if (bytesIn(i) > 0)
+    if (bytesIn(i) > 0) {
       hops[i] = hopsOf(messenger, a, i);
+      rounds[i] = roundsTerms(a, holdersOf(a.terms, a.shards[i]).size());
+    }
+  auto bytesSent = [&](size_t i) { return bytesIn(i) / (rounds[i] ? kBytesPerRounded : 1); };
 
   // All receives are posted before any send, in the same order of shards and stages at both ends.
   std::list<Sum> sums;
@@ -221,7 +324,8 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
       if (hop.rank != messenger.rank)
         continue;
       bool last = s + 1 == hops[i].size();
-      Sum &sum = sums.emplace_back(messenger, a.type, bytesIn(i), last ? target(i) : nullptr);
+      Sum &sum =
+          sums.emplace_back(messenger, a.type, rounds[i], bytesSent(i), last ? target(i) : nullptr);
       if (s > 0) {
         ZORSE_TRY(sum.addRemote(operation, kPartialSums + uint32_t(i), hops[i][s - 1].rank));
         sum.hasPartial = true;
@@ -236,11 +340,20 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
         ZORSE_TRY(sum.passOn(operation, kPartialSums + uint32_t(i), hops[i][s + 1].rank));
     }
   Outbox out;
+  std::list<RoundedMessage> rounded;
   for (size_t i = 0; i < a.shards.size(); ++i)
-    for (const ReductionHop &hop : hops[i])
-      if (hop.rank != messenger.rank && std::find(hop.contributors.begin(), hop.contributors.end(),
-                                                  messenger.rank) != hop.contributors.end())
+    for (const ReductionHop &hop : hops[i]) {
+      if (hop.rank == messenger.rank || std::find(hop.contributors.begin(), hop.contributors.end(),
+                                                  messenger.rank) == hop.contributors.end())
+        continue;
+      if (!rounds[i]) {
         ZORSE_TRY(messenger.post(out, operation, uint32_t(i), hop.rank, term(i), bytesIn(i)));
+        continue;
+      }
+      rounded.emplace_back(messenger, reinterpret_cast<const float *>(term(i)), a.shards[i].size());
+      ZORSE_TRY(rounded.back().begin(operation, uint32_t(i), hop.rank));
+    }
+  RoundedSends sends(rounded);
 
   if (std::any_of(sums.begin(), sums.end(), [](const Sum &sum) { return sum.dependsOnStages(); })) {
     ZORSE_TRY(runTogether(sums));
@@ -248,5 +361,8 @@ Status zorse::runtime::gloo_transport::reduceScatter(Messenger &messenger, Opera
     for (Sum &sum : sums)
       ZORSE_TRY(sum.run());
   }
+  ZORSE_TRY(sends.join());
+  for (RoundedMessage &message : rounded)
+    ZORSE_TRY(message.finish());
   return messenger.finish(out);
 }

@@ -7,6 +7,9 @@
 //   owner B1   A0: A0 + A1 --> B1: (...) + B0 + B1 + B2
 //   owner A0   A1: A0 + A1 --> B1: (...) + B0 + B1 + B2 --> A0
 //
+// Rounded terms are rounded part by part while they are sent, and the owner adds them in f32. Their
+// sums have one stage: sums of a part of them would have to be sent as f32.
+//
 // Consecutive contributors at one site are summed there if fewer shards then cross between sites.
 // The order of summation never changes, so results are bitwise identical.
 #pragma once

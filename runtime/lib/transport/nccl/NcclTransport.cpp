@@ -196,7 +196,9 @@ Status NcclTransport::reduceRound(const DeviceReduction &reduction,
                                   const std::vector<Shard> &shards, int64_t begin,
                                   WorkStream &stream) {
   const uint64_t size = bytesOf(reduction.type),
-                 stride = partStride(uint64_t(reduction.chunk) * size);
+                 stride = partStride(uint64_t(reduction.chunk) * size),
+                 roundedApart = roundedStride(reduction.chunk);
+  const RoundedSumFunctions &functions = options_.sums.rounded;
   const Held held(Compact(reduction.terms, member_.device),
                   Compact(reduction.shards, member_.device),
                   reduction.shard.value - reduction.full.value, size);
@@ -204,32 +206,48 @@ Status NcclTransport::reduceRound(const DeviceReduction &reduction,
   std::vector<uint32_t> contributors;
   DeviceAddress sum;
   int64_t elements = 0; // of it
+  bool roundsSum = false;
+  size_t sent = 0; // rounded terms
   Status status;
   for (const Shard &shard : shards) {
     const int64_t count = std::clamp<int64_t>(shard.size() - begin, 0, reduction.chunk);
-    const size_t bytes = size_t(count) * size;
+    const std::vector<uint32_t> holders = holdersOf(reduction.terms, shard);
+    const bool rounds = reduction.bf16Terms && holders.size() > 1;
+    const size_t bytes = size_t(count) * (rounds ? bytesOf(NumberType::BF16) : size);
     const DeviceAddress mine = reduction.full + uint64_t(held.whole.place(shard) + begin) *
                                                     size; // of who contributes to it
     if (count == 0)
       continue;
     if (shard.device != member_.device) {
-      if (held.whole.has(shard))
-        transfers.push_back({true, shard.device, mine, bytes});
+      if (!held.whole.has(shard))
+        continue;
+      const DeviceAddress rounded = reduction.sends + (rounds ? sent++ : 0) * roundedApart;
+      if (rounds && status.succeeded())
+        status = roundTerm(functions, mine, rounded, count, stream);
+      transfers.push_back({true, shard.device, rounds ? rounded : mine, bytes});
       continue;
     }
-    contributors = holdersOf(reduction.terms, shard);
+    contributors = holders;
+    roundsSum = rounds;
     sum = reduction.shard + uint64_t(held.shards.place(shard) + begin) * size;
     elements = count;
     for (size_t i = 0; i < contributors.size() && status.succeeded(); ++i) {
-      const DeviceAddress term = contributors.size() == 1 ? sum : reduction.parts + i * stride;
+      const DeviceAddress term =
+          contributors.size() == 1 ? sum : reduction.parts + i * (rounds ? roundedApart : stride);
       if (contributors[i] != member_.device)
         transfers.push_back({false, contributors[i], term, bytes});
+      else if (rounds)
+        status = roundTerm(functions, mine, term, count, stream);
       else if (mine != term)
         status = stream.copy(term, mine, bytes);
     }
   }
   if (status.succeeded())
     status = exchange("reduce-scatter", transfers, stream);
+  if (status.succeeded() && roundsSum)
+    return addRoundedTerms(functions, reduction.parts, roundedApart, contributors.size(),
+                           reduction.parts + contributors.size() * roundedApart, stride, sum,
+                           elements, stream);
   if (status.succeeded() && contributors.size() > 1)
     status = addTerms(options_.sums, reduction.type, reduction.parts, stride, contributors.size(),
                       sum, elements, stream);
