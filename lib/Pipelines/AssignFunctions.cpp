@@ -103,6 +103,26 @@ std::string levelTargets(mlir::MLIRContext *context,
   return {};
 }
 
+/// Adds the functions for sums of rounded terms to the summary.
+static void nameRoundedSums(bundle::ModelSummary &summary, const llvm::StringMap<uint32_t> &index) {
+  auto add = [&](const std::string &name, bundle::ElementType type, uint32_t contributions,
+                 bundle::ElementType term, bool continues) {
+    auto found = index.find(name);
+    if (found == index.end())
+      return;
+    bundle::SumFunction &sum = *summary.add_sums();
+    sum.set_type(type);
+    sum.set_num_contributions(contributions);
+    sum.set_function(found->second);
+    sum.set_term_type(term);
+    sum.set_continues(continues);
+  };
+  add(codegen::kRoundTermsName, bundle::BF16, 1, bundle::F32, false);
+  for (bool continues : {false, true})
+    for (uint32_t terms = 2; terms <= kMaxSumTerms; ++terms)
+      add(codegen::roundedSumName(terms, continues), bundle::F32, terms, bundle::BF16, continues);
+}
+
 void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library) {
   llvm::StringMap<uint32_t> index;
   for (int i = 0; i < library.functions_size(); ++i)
@@ -127,11 +147,18 @@ void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary 
         sum.set_num_contributions(terms);
         sum.set_function(found->second);
       }
+  nameRoundedSums(summary, index);
 }
 
 std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan,
                                   bool split) {
   std::set<std::string> parts;
+  if (plan.gradientWire == step::GradientWire::Unrounded) {
+    parts.insert(codegen::kRoundTermsName);
+    for (bool continues : {false, true})
+      for (uint32_t terms = 2; terms <= kMaxSumTerms; ++terms)
+        parts.insert(codegen::roundedSumName(terms, continues));
+  }
   std::vector<bool> repeated(size_t(summary.classes_size()), false);
   for (const step::Cell &cell : plan.cells)
     if (step::recomputes(summary, cell, plan.schedule.splitBackward))

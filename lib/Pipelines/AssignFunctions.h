@@ -24,8 +24,8 @@ std::string levelTargets(mlir::MLIRContext *context,
 /// Sets the compiled function and workspace of each function in the summary.
 void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
 
-/// Returns the compiled functions of parts of backwards and forwards that no task of the plan
-/// calls. \param split  keep those of parts of split backwards
+/// Returns the compiled functions of parts of backwards and forwards, and of sums of rounded terms,
+/// that the plan does not call. \param split  keep those of parts of split backwards
 std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan,
                                   bool split);
 

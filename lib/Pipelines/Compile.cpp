@@ -124,6 +124,7 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.cluster = options.cluster;
   passOptions.profiles = options.profiles;
   passOptions.plan = options.plan;
+  passOptions.gradientWire = options.gradientWire;
   passOptions.architectures = {codegen::resolveArch(options.arch)};
   passOptions.simulateOnly = options.simulateOnly;
   passOptions.keepSplit = options.compileSplitBackward;

@@ -18,8 +18,12 @@ Result<std::optional<std::string>> planWithGroups(const CompileOptions &options,
       inputs->summary, inputs->cluster, inputs->profile ? &*inputs->profile : nullptr, {});
   if (costs.failed())
     return userError(inputs->clusterFile + ": " + costs.message());
-  const planning::Problem problem{inputs->summary, inputs->cluster, *costs,
-                                  options.batch / samplesPerRow(inputs->summary), &inputs->library};
+  planning::Problem problem{inputs->summary, inputs->cluster, *costs,
+                            options.batch / samplesPerRow(inputs->summary), &inputs->library};
+  if (!options.gradientWire.empty())
+    if (const Result<step::GradientWire> wire = step::gradientWireNamed(options.gradientWire);
+        !wire.failed())
+      problem.gradientWire = *wire;
   DivisibleOnnx model(options);
   Result<planning::GroupedResult> found = planning::searchWithGroups(
       problem, planning::SearchOptions(), options.tensorParallelSize, model);

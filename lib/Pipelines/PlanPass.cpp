@@ -19,11 +19,16 @@ using namespace zorse::pipelines;
 
 namespace {
 
+using Wire = std::optional<step::GradientWire>;
+
 /// \param rows  samples per step
-Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int64_t rows) {
+/// \param wire  replaces that of the file
+Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int64_t rows,
+                             Wire wire) {
   Result<step::Plan> plan = readPlan(file, inputs);
   if (plan.failed())
     return plan;
+  plan->gradientWire = wire.value_or(plan->gradientWire);
   if (plan->batch != rows)
     return userError(
         step::otherBatch(file.path, plan->batch * plan->samplesPerRow, rows * plan->samplesPerRow));
@@ -32,7 +37,7 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
   return plan;
 }
 
-Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
+Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows, Wire wire) {
   // Programs use the workspace of their compiled functions. The planner uses the measured workspace
   // if it is larger, because libraries allocate additional memory.
   bundle::ModelSummary counted = inputs.summary;
@@ -45,6 +50,7 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
   if (costs.failed())
     return userError(inputs.clusterFile + ": " + costs.message());
   planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.library};
+  problem.gradientWire = wire.value_or(problem.gradientWire);
   Result<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions());
   if (found.failed())
     return userError(inputs.clusterFile + ": no plan was found: " + found.message());
@@ -52,6 +58,8 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows) {
 }
 
 struct MakePlanPass : pipelines::impl::MakePlanBase<MakePlanPass> {
+  using MakePlanBase::MakePlanBase;
+
   void runOnOperation() final {
     markAllAnalysesPreserved(); // analyses of the module's operations are not affected
     if (failed(told(plan(getOperation()))))
@@ -68,7 +76,15 @@ struct MakePlanPass : pipelines::impl::MakePlanBase<MakePlanPass> {
                        ", found none: run --zorse-configure=batch=N first");
     const int64_t rows = batch.getInt() / samplesPerRow(inputs->summary);
     std::optional<FileText> file = fileOf(module->getAttr(units::kPlanAttr));
-    Result<step::Plan> plan = file ? givenPlan(*inputs, *file, rows) : searchedPlan(*inputs, rows);
+    Wire wire;
+    if (!gradientWire.empty()) {
+      const Result<step::GradientWire> named = step::gradientWireNamed(gradientWire);
+      if (named.failed())
+        return userError("gradient-wire: " + named.message());
+      wire = *named;
+    }
+    Result<step::Plan> plan = file ? givenPlan(*inputs, *file, rows, wire)
+                                   : searchedPlan(*inputs, rows, wire);
     if (plan.failed())
       return plan.error();
     module->setAttr(units::kPlanAttr,

@@ -48,7 +48,7 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   if (makes(Stage::Lowered))
     passes.addPass(createLowerFunctions({list(options.architectures), options.simulateOnly}));
   if (makes(Stage::Plan)) {
-    passes.addPass(createMakePlan());
+    passes.addPass(createMakePlan({options.gradientWire}));
     passes.addPass(createDropUnusedFunctions({options.keepSplit}));
   }
   // Kernels are compiled after the plan. A plan without split backwards needs half of the backward

@@ -35,6 +35,8 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
   ListOption<std::string> profiles{*this, "profile", llvm::cl::desc("Option of zorse-configure")};
   Option<std::string> plan{*this, "plan", llvm::cl::desc("Option of zorse-configure"),
                            llvm::cl::init("")};
+  Option<std::string> gradientWire{*this, "gradient-wire", llvm::cl::desc("Option of zorse-plan"),
+                                   llvm::cl::init("")};
   Option<autodiff::RecomputePolicy> save{
       *this, "save", llvm::cl::desc("Activations that forwards save for their backwards"),
       llvm::cl::init(autodiff::RecomputePolicy::MinCut), autodiff::savePolicies()};

@@ -203,6 +203,7 @@ private:
       access(instruction.region, true);
       access(instruction.to, true);
       access(instruction.parts, true);
+      access(instruction.sends, true);
       break;
     case InstructionKind::Receive:
     case InstructionKind::LoadInput:

@@ -59,6 +59,14 @@ const Compact::Run &runWith(const GroupState &h, int64_t begin) {
   });
 }
 
+/// Running statistics are summed like gradients, but never rounded.
+void describe(PlanLowering &x, Work work, Collective collective) {
+  collective.bf16Terms = work == Work::Scatter &&
+                         !x.summary.groups(static_cast<int>(collective.value.id)).running_stat() &&
+                         x.tables.reductions.roundsTerms(x.plan.gradientWire, collective);
+  x.describeCollective(work, std::move(collective));
+}
+
 /// Makes the op added last a collective of a group's state.
 void describeExchange(PlanLowering &x, Work work, const Value &value, bundle::Phase phase,
                       bundle::ElementType type, const std::vector<uint32_t> &members) {
@@ -76,7 +84,7 @@ void describeExchange(PlanLowering &x, Work work, const Value &value, bundle::Ph
     for (const Compact::Run &run : x.findGroupState(d, value.id)->read.runs())
       if (!cuts.empty())
         collective.parts.push_back({d, run.begin, run.end});
-  x.describeCollective(work, std::move(collective));
+  describe(x, work, std::move(collective));
 }
 
 /// The same for one exchange of a tree.
@@ -89,7 +97,7 @@ void describeLevel(PlanLowering &x, Work work, const Value &value, bundle::Phase
   collective.members = exchange.members;
   collective.parts = exchange.terms;
   collective.shards = exchange.results;
-  x.describeCollective(work, std::move(collective));
+  describe(x, work, std::move(collective));
 }
 
 class ReductionLowering {

@@ -223,7 +223,7 @@ StepGraph withoutPlaces(PlanLowering &x) {
   addCellCalls(x);
   placeInstructions(x);
   for (Instruction &instruction : x.graph.instructions)
-    instruction.region = instruction.to = instruction.parts = {};
+    instruction.region = instruction.to = instruction.parts = instruction.sends = {};
   for (FunctionArgument &argument : x.graph.arguments)
     argument.region = {};
   for (PersistentState &state : x.graph.state)

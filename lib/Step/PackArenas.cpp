@@ -429,6 +429,7 @@ void zorse::step::resolveOffsets(PlanLowering &x) {
     place(instruction.region);
     place(instruction.to);
     place(instruction.parts);
+    place(instruction.sends);
   }
   for (FunctionArgument &argument : x.graph.arguments)
     place(argument.region);

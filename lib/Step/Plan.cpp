@@ -19,6 +19,16 @@ bool names(const std::vector<uint32_t> &list, uint32_t index) {
 
 } // namespace
 
+zorse::Result<GradientWire> zorse::step::gradientWireNamed(const std::string &name) {
+  const auto *found = std::find(kGradientWireNames.begin(), kGradientWireNames.end(), name);
+  if (found != kGradientWireNames.end())
+    return static_cast<GradientWire>(found - kGradientWireNames.begin());
+  return userError(std::string("expects bf16 (in sums between nodes), bf16:sites (in sums between "
+                               "sites) or f32 (off), got '") +
+                   name + "'" +
+                   (name.compare(0, 3, "f16") == 0 ? ": gradients overflow in f16" : ""));
+}
+
 StatePlacement Plan::placementOf(uint32_t device, uint32_t group) const {
   StatePlacement at;
   for (const OffloadRule &rule : offload)

@@ -263,6 +263,10 @@ void PlanLowering::addInstruction(uint32_t device, QueueIndex queue) {
   ops.back().instructions.end = static_cast<uint32_t>(instructionQueues.size());
 }
 
+double Collective::termBytes() const {
+  return static_cast<double>(elementBytes(bf16Terms ? bundle::BF16 : type));
+}
+
 void PlanLowering::describeCollective(Work work, Collective collective) {
   describe(OpKind::Collective, static_cast<uint32_t>(parts.size()));
   ops.back().work = work;

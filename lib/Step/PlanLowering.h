@@ -334,10 +334,10 @@ struct PlanLowering : LoweringArrays {
       std::vector<std::vector<zorse::StateLayout>>(
           static_cast<size_t>(summary.groups_size())); ///< per group, as they are first asked for
   /// By half of transfers and collectives. `hostStaged`: buffers in host memory that a half uses in
-  /// place of its regions, if its device is staged. `terms`: the buffer for received terms, if a
-  /// sum is direct.
+  /// place of its regions, if its device is staged. `terms`, `sends`: the buffers for received
+  /// terms and for rounded terms that are sent, if a sum is direct.
   std::map<uint32_t, std::pair<Region, Region>> hostStaged;
-  std::map<uint32_t, Region> terms;
+  std::map<uint32_t, Region> terms, sends;
   void addAccess(uint32_t op, uint32_t buffer, AccessSide side = AccessSide::Both) {
     accesses.push_back({op, buffer, side});
   }

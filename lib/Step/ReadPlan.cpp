@@ -43,9 +43,26 @@ public:
 
   Plan read() {
     checkKeys(root, "",
-              {"format", "model", "global_batch_size", "group_rows", "devices", "groups", "links",
-               "cells", "stages", "pipelines", "backward", "split_backward", "activations",
-               "overlap_communication", "state", "offload", "schedule", "durations", "comment"},
+              {"format",
+               "model",
+               "global_batch_size",
+               "group_rows",
+               "devices",
+               "groups",
+               "links",
+               "cells",
+               "stages",
+               "pipelines",
+               "backward",
+               "split_backward",
+               "activations",
+               "overlap_communication",
+               "gradient_wire",
+               "state",
+               "offload",
+               "schedule",
+               "durations",
+               "comment"},
               kRenamedPlanKeys);
     if (root.contains("format") && toInteger(root["format"], "format") != kPlanFormat)
       fail("format", "expected " + std::to_string(kPlanFormat) + ", got " + show(root["format"]));
@@ -82,6 +99,8 @@ public:
       readSchedule(root["schedule"], names, plan);
     plan.schedule.splitBackward = toSwitch(root, "", "split_backward", false);
     plan.overlapCommunication = toSwitch(root, "", "overlap_communication", true);
+    if (root.contains("gradient_wire"))
+      plan.gradientWire = toGradientWire(root["gradient_wire"]);
     if (root.contains("durations"))
       plan.durations = readDurations(root["durations"]);
     return std::move(plan);
@@ -101,6 +120,13 @@ private:
   }
   int64_t toMicroBatch(const json &value, const std::string &path) {
     return toRows(::toMicroBatch(value, path), path);
+  }
+
+  static GradientWire toGradientWire(const json &value) {
+    const zorse::Result<GradientWire> wire = gradientWireNamed(toText(value, "gradient_wire"));
+    if (wire.failed())
+      fail("gradient_wire", wire.message());
+    return *wire;
   }
 
   void readDevices() {

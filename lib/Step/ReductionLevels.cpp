@@ -140,6 +140,25 @@ ReductionLevels::of(const std::vector<uint32_t> &contributors,
   return entry->second;
 }
 
+bool ReductionLevels::roundsTerms(GradientWire wire, const Collective &collective) const {
+  if (wire == GradientWire::Unrounded)
+    return false;
+  const bool several = collective.parts.empty()
+                           ? collective.members.size() > 1
+                           : std::any_of(collective.shards.begin(), collective.shards.end(),
+                                         [&](const zorse::Shard &shard) {
+                                           return !shard.empty() &&
+                                                  holdersOf(collective.parts, shard).size() > 1;
+                                         });
+  std::vector<uint32_t> devices = collective.members;
+  for (const zorse::Shard &shard : collective.shards)
+    if (!shard.empty())
+      devices.push_back(shard.device);
+  return several && (wire == GradientWire::Bf16BetweenSites
+                         ? zorse::collectives::crossSites(placement, devices)
+                         : zorse::collectives::crossNodes(placement, devices));
+}
+
 std::vector<uint32_t> ReductionLevels::ownerOrder(const std::vector<uint32_t> &devices) {
   if (!severalNodes)
     return devices;

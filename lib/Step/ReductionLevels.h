@@ -5,6 +5,7 @@
 #include "zorse/Collectives/Levels.h"
 #include "zorse/Step/Costs.h"
 #include "zorse/Step/Plan.h"
+#include "zorse/Step/StepGraph.h"
 
 #include <optional>
 #include <string>
@@ -42,6 +43,9 @@ public:
   /// Returns the exchanges of a sum over `contributors`. \returns nothing: a pairwise exchange
   const std::optional<std::vector<LevelExchange>> &of(const std::vector<uint32_t> &contributors,
                                                       const std::vector<zorse::Shard> &owners);
+
+  /// Whether the terms of a sum are rounded. \param collective  of gradients, complete
+  bool roundsTerms(GradientWire wire, const Collective &collective) const;
 
   /// Returns devices in the order in which they should own elements: see collectives::ownerOrder.
   std::vector<uint32_t> ownerOrder(const std::vector<uint32_t> &devices);

@@ -30,6 +30,7 @@ public:
 
 private:
   PlanLowering &x;
+  const zorse::RoundedSumFunctions functions = zorse::roundedSumFunctions(x.summary);
 
   uint32_t deviceOf(uint32_t instruction) const {
     return x.instructionQueues[instruction] / kQueues;
@@ -52,6 +53,8 @@ private:
     if (op.work != Work::Scatter && op.work != Work::Sum)
       return true;
     const Collective &collective = x.graph.collectives[op.from];
+    if (collective.bf16Terms)
+      return functions.maxTerms() >= 2;
     return collective.members.size() == 1 || zorse::maxTerms(x.summary, collective.type) >= 2;
   }
 
@@ -68,14 +71,22 @@ private:
       addRounds(index);
   }
 
+  /// Returns the bytes that the terms of rounds of `chunk` elements need on an owner.
+  uint64_t partsBytes(const Collective &collective, size_t terms, int64_t chunk) const {
+    return collective.bf16Terms ? zorse::roundedPartsBytes(functions.maxTerms(), terms, chunk)
+                                : zorse::roundPartsBytes(x.summary, collective.type, terms, chunk);
+  }
+
   /// Returns the bytes of every owner's shard that one round reduces. \param terms  of a shard
   uint64_t roundBytes(const Collective &collective, size_t terms) const {
     constexpr uint64_t kOfAll = 32 << 20, kLeast = 1 << 20;
     if (x.options.directChunk)
       return x.options.directChunk;
-    const auto aligned = static_cast<int64_t>(kStateAlignment / elementBytes(collective.type));
-    const uint64_t buffers = zorse::roundPartsBytes(x.summary, collective.type, terms, aligned) /
-                             kStateAlignment;
+    const uint64_t aligned = kStateAlignment * (collective.bf16Terms ? 2 : 1), // also rounded
+        buffers = std::max<uint64_t>(
+            1, partsBytes(collective, terms,
+                          static_cast<int64_t>(aligned / elementBytes(collective.type))) /
+                   aligned);
     return std::max(kLeast, kOfAll / buffers / kStateAlignment * kStateAlignment);
   }
 
@@ -89,13 +100,31 @@ private:
       largest = std::max(largest, shard.size());
       most = std::max(most, termsOf(collective, shard.device));
     }
+    for (uint32_t device : collective.members)
+      most = std::max(most, sendsOf(collective, device));
     collective.chunk =
         most < 2 ? largest
                  : std::min(largest, static_cast<int64_t>(roundBytes(collective, most) / size));
     for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
       if (const size_t terms = termsOf(collective, deviceOf(h)))
-        addParts(index, h,
-                 zorse::roundPartsBytes(x.summary, collective.type, terms, collective.chunk));
+        addParts(index, h, partsBytes(collective, terms, collective.chunk));
+    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
+      if (const size_t sends = sendsOf(collective, deviceOf(h)))
+        x.sends[h] = addBuffer(index, h, sends * zorse::roundedStride(collective.chunk));
+  }
+
+  /// Returns the number of other owners to which a device sends rounded terms.
+  static size_t sendsOf(const Collective &collective, uint32_t device) {
+    std::set<uint32_t> owners;
+    for (const Shard &shard : collective.shards) {
+      if (!collective.bf16Terms || shard.device == device || shard.empty())
+        continue;
+      const std::vector<uint32_t> holders =
+          collective.parts.empty() ? collective.members : holdersOf(collective.parts, shard);
+      if (holders.size() > 1 && std::find(holders.begin(), holders.end(), device) != holders.end())
+        owners.insert(shard.device);
+    }
+    return owners.size();
   }
 
   /// Returns the largest number of terms that a device adds; 0 if it has no shard.
@@ -110,11 +139,14 @@ private:
   }
 
   void addParts(uint32_t op, uint32_t instruction, uint64_t bytes) {
-    if (bytes == 0)
-      return;
+    if (bytes)
+      x.terms[instruction] = addBuffer(op, instruction, bytes);
+  }
+
+  Region addBuffer(uint32_t op, uint32_t instruction, uint64_t bytes) {
     const uint32_t buffer = x.addBuffer(deviceOf(instruction), bytes, MemoryCategory::Workspace);
     x.addAccess(op, buffer);
-    x.terms[instruction] = region(buffer, 0, bytes);
+    return region(buffer, 0, bytes);
   }
 };
 

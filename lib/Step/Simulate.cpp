@@ -233,9 +233,9 @@ private:
     const Collective &collective = x.graph.collectives[op.from];
     if (op.work == Work::Sum)
       return traffic.allReduce(collective.members, op.bytes, now);
-    return zorse::sim::collectiveTimes(traffic, op.work == Work::Gather, collective.members,
-                                       collective.shards, collective.parts,
-                                       static_cast<double>(elementBytes(collective.type)), now);
+    return zorse::sim::collectiveTimes(
+        traffic, op.work == Work::Gather, collective.members, collective.shards, collective.parts,
+        {static_cast<double>(elementBytes(collective.type)), collective.termBytes()}, now);
   }
 
   void freeQueues(uint32_t index) {

@@ -386,6 +386,21 @@ std::vector<std::string> zorse::step::whyNotInBackward(const zorse::bundle::Mode
   return reasons;
 }
 
+zorse::Status zorse::step::checkGradientWire(GradientWire wire,
+                                             const bundle::ModelSummary &summary) {
+  if (wire == GradientWire::Unrounded)
+    return Status::success();
+  for (const auto &group : summary.groups())
+    if (group.trainable() && group.type() != bundle::F32)
+      return userError(std::string("gradient_wire is \"") +
+                       kGradientWireNames[static_cast<size_t>(wire)] +
+                       "\", which rounds f32 gradients, and the gradients of group '" +
+                       group.name() + "' are " + elementTypeName(group.type()) +
+                       ": remove \"gradient_wire\" (--gradient-wire), or compile with f32 "
+                       "gradients");
+  return Status::success();
+}
+
 zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSummary &summary) {
   Messages messages;
   int32_t units = summary.units_size();
@@ -462,6 +477,8 @@ zorse::Status zorse::step::validatePlan(const Plan &plan, const bundle::ModelSum
   checkOwners(plan, summary, messages);
   checkResidency(plan, summary, messages);
   checkOptimizerStep(plan, summary, messages);
+  if (const Status status = checkGradientWire(plan.gradientWire, summary); status.failed())
+    messages.add(status.message());
   if (messages.empty())
     if (std::string why = scheduleRule(schedule.kind).whyUnsupported(plan, summary); !why.empty())
       messages.add(why);

@@ -27,6 +27,8 @@ public:
     }
     if (auto terms = x.terms.find(instructionIndex); terms != x.terms.end())
       instruction.parts = terms->second;
+    if (auto sends = x.sends.find(instructionIndex); sends != x.sends.end())
+      instruction.sends = sends->second;
   }
 
   Instruction instruction;

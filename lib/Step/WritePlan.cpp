@@ -230,6 +230,9 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     out += scheduleText(plan);
   if (!plan.overlapCommunication)
     out += ",\n  \"overlap_communication\": false";
+  if (plan.gradientWire != GradientWire::Unrounded)
+    out += std::string(",\n  \"gradient_wire\": \"") +
+           kGradientWireNames[static_cast<size_t>(plan.gradientWire)] + "\"";
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward},
                               {"backward", plan.durations->backward}};

@@ -188,7 +188,10 @@ struct Writer {
       to->set_order(c.order);
       to->mutable_contributors()->Add(c.members.begin(), c.members.end());
       to->set_chunk(c.chunk);
+      if (c.bf16Terms)
+        to->set_term_type(bundle::BF16);
       write(e.parts, [&] { return to->mutable_receive_buffer(); });
+      write(e.sends, [&] { return to->mutable_send_buffer(); });
       break;
     }
     case InstructionKind::AllReduce:

@@ -66,6 +66,7 @@ class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     profile: Path | Sequence[Path]
     plan: Path
     tensor_parallel_size: int  #: maximum number of devices that divide a unit, without a plan
+    gradient_wire: Literal["f32", "bf16", "bf16:sites"]  #: type in which gradients travel between nodes
     weights: Literal["auto", "embed", "reference", "defer"]
     num_threads: int
     cpu_arch: str
@@ -144,6 +145,7 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     pipeline_stages: int
     num_pipelines: int
     tensor_parallel_size: int  #: maximum number of devices that divide a unit
+    gradient_wire: Literal["f32", "bf16", "bf16:sites"]  #: type in which gradients travel between nodes
     max_micro_batch_size: int
     pipeline_schedule: str
     overlap_comm: bool

@@ -193,6 +193,32 @@ struct Maker {
     }
   }
 
+  /// Functions for f32 sums of terms that are rounded to bf16.
+  void addRoundedSums() {
+    auto add = [&](uint32_t terms, bundle::ElementType type, bundle::ElementType term,
+                   bool continues) {
+      auto *sum = model.functions.add_functions();
+      sum->set_name("rounded_sum");
+      for (uint32_t i = 0; i <= terms; ++i) {
+        const bool isSum = i == terms;
+        const bundle::ElementType own = isSum || (i == 0 && continues) ? type : term;
+        argument(sum, isSum ? bundle::SUM : bundle::CONTRIBUTION, isSum ? 0 : i,
+                 isSum ? bundle::WRITE : bundle::READ, 0, own == bundle::F32 ? 4 : 2,
+                 isSum ? "sum" : "part");
+        sum->mutable_arguments(int(i))->set_type(own);
+      }
+      auto *known = model.summary.add_sums();
+      known->set_type(type);
+      known->set_num_contributions(terms);
+      known->set_function(uint32_t(model.functions.functions_size() - 1));
+      known->set_term_type(term);
+      known->set_continues(continues);
+    };
+    add(1, bundle::BF16, bundle::F32, false);
+    for (bool continues : {false, true})
+      for (uint32_t terms = 2; terms <= options.sumTerms; ++terms)
+        add(terms, bundle::F32, bundle::BF16, continues);
+  }
   void stateFunctions() {
     auto &summary = model.summary;
     for (bool decay : {true, false}) {
@@ -249,6 +275,8 @@ struct Maker {
         known->set_num_contributions(terms);
         known->set_function(uint32_t(model.functions.functions_size() - 1));
       }
+    if (options.sumTerms >= 2)
+      addRoundedSums();
     if (!options.copies)
       return;
     auto *cast = model.functions.add_functions();

@@ -1,5 +1,7 @@
 #include "ModelFlags.h"
 
+#include "zorse/Step/Plan.h"
+
 using namespace zorse;
 
 void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
@@ -62,6 +64,19 @@ void ModelFlags::addTo(CLI::App &app, pipelines::CompileOptions &o) {
   app.add_option("--weight-decay-params", o.decay,
                  "parameters with weight decay: rank (default), all, none, names:P,Q")
       ->group("Training (docs/reference/training.md)");
+}
+
+void zorse::addGradientWire(CLI::App &app, pipelines::CompileOptions &options) {
+  app.add_option("--gradient-wire", options.gradientWire,
+                 "type in which gradients travel in sums between nodes: bf16, which halves these "
+                 "bytes; bf16:sites, only in sums between sites; or f32 (default: as in --plan, or "
+                 "f32)")
+      ->check(CLI::Validator(
+          [](std::string &text) {
+            const Result<step::GradientWire> wire = step::gradientWireNamed(text);
+            return wire.failed() ? wire.message() : std::string();
+          },
+          ""));
 }
 
 Status ModelFlags::resolve(pipelines::CompileOptions &o) const {

@@ -21,4 +21,7 @@ struct ModelFlags {
   Status resolve(pipelines::CompileOptions &options) const;
 };
 
+/// Adds --gradient-wire, whose names it checks.
+void addGradientWire(CLI::App &app, pipelines::CompileOptions &options);
+
 } // namespace zorse

@@ -75,6 +75,8 @@ const Meaning kMeanings[] = {
     {"quiet", "silent q"},
     {"plan", "strategy layout partition"},
     {"tensor-parallel-size", "tp tensor-parallel tensor-model-parallel-size"},
+    {"gradient-wire", "reduce-dtype communication-data-type grad-reduce-dtype bf16-compress "
+                      "gradient-compression compress-gradients"},
     {"pipeline-stages", "pp pipeline-parallel pipeline-parallel-size pipeline-model-parallel-size"},
     {"num-pipelines", "dp data-parallel data-parallel-size"},
     {"max-micro-batch-size", "micro-batch-size"},

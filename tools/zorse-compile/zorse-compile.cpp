@@ -45,6 +45,7 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
                  "without --plan: maximum number of devices of a node that divide units among them "
                  "(tensor parallelism), where that is faster (default: 1)")
       ->check(CLI::Range(1, 64));
+  addGradientWire(app, o);
   app.add_option("-o,--output", o.output, "output directory for the bundle");
   app.add_option("--rebuild-kernels", o.rebuild,
                  "bundle from another source to recompile from this model, including its machine "

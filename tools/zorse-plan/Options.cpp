@@ -1,5 +1,6 @@
 #include "Options.h"
 
+#include "ModelFlags.h"
 #include "Numbers.h"
 
 #include "zorse/Baselines/Baselines.h"
@@ -148,6 +149,7 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_flag("--verbose", o.verbose,
                "print a row for every stage and device; by default equal ones share a row")
       ->excludes("--quiet");
+  addGradientWire(app, o.compile);
   addSearchOptions(app, o);
   addRentOptions(app, o);
 }

@@ -4,6 +4,7 @@
 
 #include "zorse/Collectives/Tree.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -34,6 +35,20 @@ inline Placement placementOf(const std::vector<std::pair<std::string, std::strin
   made.cardOut.assign(nodes.size(), 1);
   made.uplink.assign(sites.size(), 0);
   return made;
+}
+
+/// Whether devices are on several nodes.
+inline bool crossNodes(const Placement &placement, const std::vector<uint32_t> &devices) {
+  return std::any_of(devices.begin(), devices.end(), [&](uint32_t device) {
+    return placement.nodeOf[device] != placement.nodeOf[devices.front()];
+  });
+}
+
+/// Whether devices are on several sites.
+inline bool crossSites(const Placement &placement, const std::vector<uint32_t> &devices) {
+  return std::any_of(devices.begin(), devices.end(), [&](uint32_t device) {
+    return placement.siteOfDevice(device) != placement.siteOfDevice(devices.front());
+  });
 }
 
 } // namespace zorse::collectives

@@ -56,7 +56,8 @@ struct CompileOptions {
   /// Maximum number of devices that divide a unit; above 1, and without a plan, plans with groups
   /// of devices are also searched.
   uint32_t tensorParallelSize = 1;
-  int64_t batch = 0;      ///< samples per step
+  std::string gradientWire; ///< name of a step::GradientWire; empty: as `plan` says
+  int64_t batch = 0;        ///< samples per step
   int64_t groupRows = -1; ///< consecutive samples that the model may combine; 0: none; -1: `batch`
                           ///< if it combines samples, else none
   int64_t sequence = 0;   ///< length of symbolic sequence dimensions; 0: the model has none

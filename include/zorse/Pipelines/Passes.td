@@ -25,6 +25,8 @@ def LowerFunctions : Pass<"zorse-lower-functions", "::mlir::ModuleOp"> {
 
 def MakePlan : Pass<"zorse-plan", "::mlir::ModuleOp"> {
   let summary = "Checks zorse.plan against model and cluster, or searches a plan; makes zorse.plan canonical";
+  let options = [Option<"gradientWire", "gradient-wire", "std::string", "",
+                        "bf16, bf16:sites or f32: in which sums of gradients terms travel as bf16; empty: as the plan says, or in none">];
 }
 
 def DropUnusedFunctions : Pass<"zorse-drop-unused-functions", "::mlir::ModuleOp"> {

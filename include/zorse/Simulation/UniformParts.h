@@ -20,6 +20,11 @@ inline bool areEqualParts(const std::vector<Shard> &shards, const std::vector<Sh
                      [&](const Shard &shard) { return shard.empty() || parts.front().has(shard); });
 }
 
+/// Bytes of an element: of shards that are passed on, and of a term of a sum of several terms.
+struct BytesPerElement {
+  double passed, term;
+};
+
 /// Returns the bytes of every device with a shard.
 inline std::vector<Piece> piecesOf(const std::vector<Shard> &shards, double elementBytes) {
   std::vector<Piece> pieces;
@@ -33,11 +38,14 @@ inline std::vector<Piece> piecesOf(const std::vector<Shard> &shards, double elem
 /// Calls `visit(members, pieces)` for every set of members with equal elements. `pieces` lists the
 /// owners of these elements and their bytes.
 /// \param parts  elements of the members, in their order; empty: each has all
+/// \param sums   members with several terms send them in `bytes.term` each
 template <typename Visit>
 void forUniformParts(const std::vector<uint32_t> &members, const std::vector<Shard> &shards,
-                     const std::vector<Shard> &parts, double elementBytes, Visit visit) {
+                     const std::vector<Shard> &parts, BytesPerElement bytes, bool sums,
+                     Visit visit) {
+  auto bytesOf = [&](size_t holders) { return sums && holders > 1 ? bytes.term : bytes.passed; };
   if (parts.empty() || (parts.size() == members.size() && areEqualParts(shards, parts)))
-    return visit(members, piecesOf(shards, elementBytes));
+    return visit(members, piecesOf(shards, bytesOf(members.size())));
   std::map<std::vector<uint32_t>, std::map<uint32_t, int64_t>> elementsOf;
   for (const Shard &shard : shards)
     if (!shard.empty())
@@ -46,7 +54,7 @@ void forUniformParts(const std::vector<uint32_t> &members, const std::vector<Sha
   for (const auto &[holders, elements] : elementsOf) {
     pieces.clear();
     for (auto [device, count] : elements)
-      pieces.push_back({device, static_cast<double>(count) * elementBytes});
+      pieces.push_back({device, static_cast<double>(count) * bytesOf(holders.size())});
     if (!holders.empty())
       visit(holders, pieces);
   }
@@ -56,10 +64,10 @@ void forUniformParts(const std::vector<uint32_t> &members, const std::vector<Sha
 inline TransferTimes collectiveTimes(Traffic &traffic, bool gathers,
                                      const std::vector<uint32_t> &members,
                                      const std::vector<Shard> &shards,
-                                     const std::vector<Shard> &parts, double elementBytes,
+                                     const std::vector<Shard> &parts, BytesPerElement bytes,
                                      double start) {
   TransferTimes times{start, start};
-  forUniformParts(members, shards, parts, elementBytes,
+  forUniformParts(members, shards, parts, bytes, !gathers,
                   [&](const std::vector<uint32_t> &some, const std::vector<Piece> &pieces) {
                     const TransferTimes part = gathers ? traffic.allGather(pieces, some, start)
                                                        : traffic.reduceScatter(some, pieces, start);

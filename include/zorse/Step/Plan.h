@@ -125,6 +125,25 @@ struct StatePlacement {
 ///   cannot be undone, so it must not depend on other groups (no clipping by norm and no skipping).
 enum class OptimizerStep : uint8_t { AfterBackward, InBackward };
 
+/// The type in which the terms of a sum of gradients travel (docs/concepts/precision.md). In the
+/// marked sums every term is rounded to bf16 once, also one that stays on its device; sums are f32.
+/// The bits of a step therefore follow from the plan, not from who adds or from the transport.
+enum class GradientWire : uint8_t {
+  Unrounded,        ///< in the type of the gradients
+  Bf16BetweenNodes, ///< bf16 in sums of devices of several nodes
+  Bf16BetweenSites, ///< bf16 in sums of devices of several sites
+};
+
+/// The names of GradientWire in plan.json and of --gradient-wire, in its order.
+inline constexpr std::array<const char *, 3> kGradientWireNames = {"f32", "bf16", "bf16:sites"};
+
+/// Returns the value with a name, or an error that lists the names.
+Result<GradientWire> gradientWireNamed(const std::string &name);
+
+/// Refuses models with gradients that are not f32: those of two bytes travel in two anyway, and f64
+/// is for tests of exactness.
+Status checkGradientWire(GradientWire wire, const bundle::ModelSummary &summary);
+
 /// Residency of some groups on some devices. Fields that are not set keep their previous values.
 struct OffloadRule {
   std::vector<uint32_t> devices, groups; ///< ascending; empty: all
@@ -213,6 +232,7 @@ struct Plan {
   std::vector<GroupOwners> owners; ///< groups that are not listed use defaultSharding.
   ShardSizing defaultSharding = ShardSizing::Proportional;
   OptimizerStep optimizerStep = OptimizerStep::AfterBackward;
+  GradientWire gradientWire = GradientWire::Unrounded;
   std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies;
                                     ///< none: all state stays on the device
   Schedule schedule;

@@ -171,7 +171,7 @@ enum class InstructionKind : uint8_t {
 ///   LoadInput      input, sampleBase, rows, region, value
 ///   LoadScalars    region, value
 ///   AllGather      collective, region (full), to (shard), value
-///   ReduceScatter  collective, region (full), to (shard), parts, value
+///   ReduceScatter  collective, region (full), to (shard), parts, sends, value
 ///   AllReduce      collective, region, parts, value (from), toValue
 ///   ReadMetrics    region, value
 struct Instruction {
@@ -185,6 +185,7 @@ struct Instruction {
   int64_t sampleBase = 0, rows = 0;
   Region region, to;
   Region parts; ///< buffer for the terms of a sum, on a queue of kind DEVICE_TO_DEVICE
+  Region sends; ///< the same for rounded terms that the device sends
   Value value, toValue;
   Span calls, waits;
   double plannedStart = 0, plannedEnd = 0;
@@ -208,7 +209,11 @@ struct Collective {
   bundle::ReductionOrder order = bundle::FIXED_ORDER;
   std::vector<uint32_t> members;
   std::vector<Shard> shards, parts;
-  int64_t chunk = 0; ///< elements of a shard that one round of a direct reduction adds
+  int64_t chunk = 0;      ///< elements of a shard that one round of a direct reduction adds
+  bool bf16Terms = false; ///< of a ReduceScatter: ReduceScatter.term_type is BF16
+
+  /// Bytes of an element of a term of a sum of several terms.
+  double termBytes() const;
 };
 
 struct Arena {

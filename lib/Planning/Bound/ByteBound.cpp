@@ -52,13 +52,17 @@ struct WorkBytes {
 
 /// The bytes of a unit's parameters that no other unit reads, in one direction: for any owner of
 /// an element, the parameter passes in one direction and the gradient in the other.
-double parameterBytes(const UnitTables &tables, const std::vector<int> &readers, int32_t unit) {
+/// \param rounds  gradients may travel as bf16
+double parameterBytes(const UnitTables &tables, const std::vector<int> &readers, int32_t unit,
+                      bool rounds) {
   double bytes = 0;
   for (uint32_t g : tables.groupsOfUnit(unit)) {
     const GroupTable &group = tables.groups()[g];
     if (group.trainable && readers[g] == 1)
       bytes += static_cast<double>(group.elements) *
-               static_cast<double>(group.computeSize + group.elementSize) / 2;
+               static_cast<double>(group.computeSize +
+                                   (rounds ? elementBytes(bundle::BF16) : group.elementSize)) /
+               2;
   }
   return bytes;
 }
@@ -83,13 +87,14 @@ WorkBytes workBytesOf(const Problem &problem, const Kinds &kinds,
   for (int32_t u = 0; u < tables.units(); ++u)
     for (uint32_t g : tables.groupsOfUnit(u))
       ++readers[g];
+  const bool rounds = problem.gradientWire != step::GradientWire::Unrounded;
   WorkBytes made;
   made.samples = static_cast<double>(problem.batch);
   made.border = thinnestCut(problem.summary);
   std::vector<std::pair<double, double>> units; // bytes, work
   for (int32_t u = 0; u < tables.units(); ++u) {
     const double work = prices[kinds.of[static_cast<size_t>(u)]] * made.samples,
-                 bytes = parameterBytes(tables, readers, u);
+                 bytes = parameterBytes(tables, readers, u, rounds);
     made.total += work;
     if (bytes > 0)
       units.emplace_back(bytes, work);

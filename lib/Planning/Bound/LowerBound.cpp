@@ -284,7 +284,9 @@ Result<Efficiency> zorse::planning::efficiency(const Problem &problem, const ste
 
   Efficiency e;
   e.bound = boundOver(problem, {}, rowCounts);
-  e.bytes = byteBound(problem, rowCounts);
+  Problem asPlanned = problem;
+  asPlanned.gradientWire = plan.gradientWire;
+  e.bytes = byteBound(asPlanned, rowCounts);
   e.step = graph->stepTime;
   e.idle = ratio(e.bound, idle);
   e.kernel = ratio(idle, kernel);

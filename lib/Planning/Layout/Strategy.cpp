@@ -18,6 +18,7 @@ Problem Problem::of(const bundle::ModelSummary &model,
           memoryOptimizations,
           {},
           overlapCommunication,
+          gradientWire,
           optimizerStep};
 }
 

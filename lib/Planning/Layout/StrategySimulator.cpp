@@ -21,6 +21,7 @@ step::Plan emptyPlan(const Problem &problem) {
   plan.samplesPerRow = samplesPerRow(problem.summary);
   plan.overlapCommunication = problem.overlapCommunication;
   plan.optimizerStep = problem.optimizerStep;
+  plan.gradientWire = problem.gradientWire;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);

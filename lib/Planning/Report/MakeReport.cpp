@@ -63,9 +63,13 @@ Sets pipelinesOf(const step::Plan &plan) {
   return sets;
 }
 
-std::string scheduleName(const step::Schedule &schedule) {
-  return step::scheduleRule(schedule.kind).name +
-         std::string(schedule.splitBackward ? ", split backward" : "");
+std::string scheduleName(const step::Plan &plan) {
+  const step::GradientWire wire = plan.gradientWire;
+  return step::scheduleRule(plan.schedule.kind).name +
+         std::string(plan.schedule.splitBackward ? ", split backward" : "") +
+         (wire == step::GradientWire::Bf16BetweenNodes   ? ", gradients as bf16 between nodes"
+          : wire == step::GradientWire::Bf16BetweenSites ? ", gradients as bf16 between sites"
+                                                         : "");
 }
 
 class ReportBuilder {
@@ -308,7 +312,7 @@ public:
         const step::Collective &collective = graph.collectives[instruction.collective];
         sim::collectiveTimes(traffic, instruction.kind == step::InstructionKind::AllGather,
                              collective.members, collective.shards, collective.parts,
-                             double(elementBytes(collective.type)), 0);
+                             {double(elementBytes(collective.type)), collective.termBytes()}, 0);
         collect();
       }
     std::vector<std::string> names;
@@ -382,7 +386,7 @@ Result<Report> planning::makeReport(const Problem &problem, const step::Plan &pl
   report.assumptions = problem.assumptions;
   report.cluster = problem.cluster.name;
   report.currency = problem.cluster.currency;
-  report.schedule = scheduleName(plan.schedule);
+  report.schedule = scheduleName(plan);
   report.batch = plan.batch * plan.samplesPerRow;
   report.tokensPerSample = tokensPerSample(problem.summary);
   report.step = graph->stepTime;

@@ -278,6 +278,9 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
                                                  const SearchOptions &options) {
   if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
     return searchInOrder(problem, options); // reports the error
+  if (Status status = step::checkGradientWire(problem.gradientWire, problem.summary);
+      status.failed())
+    return status;
   const CanonicalProblem canonical = CanonicalProblem::make(problem);
   SearchOptions translated = options;
   translated.excluded = canonical.translate(options.excluded);

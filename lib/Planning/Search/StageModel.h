@@ -54,6 +54,10 @@ public:
   double sharedBytes(int32_t u, int32_t v) const { return shared[v] - shared[u]; }
   double gatherBytes(int32_t u, int32_t v) const { return gathered[ends[v]] - gathered[begins[u]]; }
   double reduceBytes(int32_t u, int32_t v) const { return reduced[ends[v]] - reduced[begins[u]]; }
+  /// The fraction of these bytes that travels between nodes.
+  double roundedBytes() const {
+    return problem.gradientWire == step::GradientWire::Bf16BetweenNodes ? 0.5 : 1; // of f32
+  }
   /// Bytes of a cell of rows()[r] rows over whole units [u, v): `residentBytes` from its first
   /// receive to B, and `transientBytes` in addition while a task runs, without workspace. Single
   /// units and pairs of adjacent units are counted as in the expansion. A value that is used later

@@ -100,7 +100,8 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
     busy = stage.cells / rate;
   }
   gather = stage.secondsPerByte * model.gatherBytes(u, v);
-  double reduce = stage.secondsPerByte * model.reduceBytes(u, v),
+  const double rounded = model.roundedBytes();
+  double reduce = stage.secondsPerByte * model.reduceBytes(u, v) * (stage.shared ? rounded : 1),
          sync = stage.shared ? gather + reduce : 0;
   // Gradients of units that are shared with an adjacent stage on another node are gathered and
   // reduced with it.
@@ -108,7 +109,7 @@ double StagePartitioner::needs(const StageChoice &stage, const PartitionOptions 
     for (int32_t cut : {u, v})
       if (model.isInsideUnit(cut) && (cut == u ? stage.crossFront : stage.crossBehind) > 0) {
         double in = model.gatherBytes(cut, cut + 1) / stage.nicWire,
-               out = model.reduceBytes(cut, cut + 1) / stage.nicWire;
+               out = rounded * model.reduceBytes(cut, cut + 1) / stage.nicWire;
         gather += in;
         reduce += out;
         sync += in + out;

@@ -308,7 +308,7 @@ sim::TransferTimes ProgramSimulator::collectiveTimes(const Instruction &instruct
   return sim::collectiveTimes(
       traffic, collective.gathers, {collective.members.begin(), collective.members.end()},
       bundle::shardsOf(collective.shards), bundle::shardsOf(collective.parts),
-      double(elementBytes(collective.type)), now);
+      {double(elementBytes(collective.type)), double(elementBytes(collective.termType))}, now);
 }
 
 /// Returns when a task that begins now releases its threads, and when it ends.

@@ -2,6 +2,8 @@
 
 #include "Topologies.h"
 
+#include "zorse/Simulation/UniformParts.h"
+
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -90,6 +92,23 @@ TEST(Collectives, ExchangeSendsEveryPieceToEveryReader) {
   p = traffic.reduceScatter({1, 2, 3}, {{0, 60}, {2, 40}}, 0);
   EXPECT_DOUBLE_EQ(p.sent, 1.2); // into node 0
   EXPECT_DOUBLE_EQ(traffic.busyUntil(network.route(0, 2).resources[0]), 0.4);
+}
+
+TEST(Collectives, RoundedTermsHaveTwoBytes) {
+  Network network(cards(3));
+  Traffic traffic(network);
+  const std::vector<Shard> shards{{0, 0, 100}, {1, 100, 200}, {2, 200, 300}};
+  auto sent = [&](bool gathers, const std::vector<uint32_t> &members,
+                  const std::vector<Shard> &parts, double term) {
+    traffic.reset();
+    return collectiveTimes(traffic, gathers, members, shards, parts, {4, term}, 0).sent;
+  };
+  EXPECT_DOUBLE_EQ(sent(false, {0, 1, 2}, {}, 4), 8); // 200 elements into each card
+  EXPECT_DOUBLE_EQ(sent(false, {0, 1, 2}, {}, 2), 4);
+  EXPECT_DOUBLE_EQ(sent(true, {0, 1, 2}, {}, 2), 8); // a gather has no terms
+  EXPECT_DOUBLE_EQ(sent(false, {0}, {}, 2), 8);      // device 0 passes on 200 elements
+  // Shards of devices 0 and 1 have two terms, one of them their own; that of 2 has one.
+  EXPECT_DOUBLE_EQ(sent(false, {0, 1}, {{0, 0, 300}, {1, 0, 200}}, 2), 2 + 4); // out of 0
 }
 
 TEST(Collectives, ShareResourcesWithTransfers) {

@@ -383,12 +383,32 @@ TEST(Writing, RoundTrip) {
       if (plan.schedule.splitBackward && seed % 2)
         plan.durations->weights.assign(plan.cells.size(), 0.0625);
     }
+    plan.gradientWire = GradientWire(seed % kGradientWireNames.size());
     std::string text = writePlan(plan, summary);
     auto again = readPlan(text, summary);
     ASSERT_FALSE(again.failed()) << again.message() << "\n" << text;
     EXPECT_EQ(validatePlan(*again, summary).message(), "");
     EXPECT_EQ(writePlan(*again, summary), text);
+    EXPECT_EQ(again->gradientWire, plan.gradientWire);
+    EXPECT_EQ(text.find("gradient_wire") == std::string::npos,
+              plan.gradientWire == GradientWire::Unrounded);
   }
+}
+
+TEST(PlanText, GradientWire) {
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "gradient_wire": "f16")"),
+                 "gradient_wire: expects bf16 (in sums between nodes), bf16:sites (in sums between "
+                 "sites) or f32 (off), got 'f16': gradients overflow in f16");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "gradient_wire": true)"), "gradient_wire: expected");
+  auto summary = syntheticModel();
+  auto plan = readPlan(withCells(kWhole, R"(, "gradient_wire": "bf16:sites")"), summary);
+  ASSERT_FALSE(plan.failed()) << plan.message();
+  EXPECT_EQ(validatePlan(*plan, summary).message(), "");
+  for (auto &group : *summary.mutable_groups())
+    group.set_type(bundle::F64);
+  EXPECT_NE(validatePlan(*plan, summary).message().find("rounds f32 gradients"), std::string::npos);
+  plan->gradientWire = GradientWire::Unrounded;
+  EXPECT_EQ(validatePlan(*plan, summary).message(), "");
 }
 
 TEST(PlanText, Limits) {
