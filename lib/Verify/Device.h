@@ -128,6 +128,7 @@ private:
   bool checkSumAlignment(const bundle::Instruction &instruction, uint64_t offset);
   bool checkNoParts(const bundle::Instruction &instruction) {
     return (!instruction.reduce_scatter().receive_buffer().bytes() &&
+            !instruction.reduce_scatter().send_buffer().bytes() &&
             !instruction.reduce_scatter().chunk() &&
             !instruction.all_reduce().receive_buffer().bytes()) ||
            report(
@@ -135,6 +136,8 @@ private:
                where(instruction) +
                    ": has memory or rounds for terms, and is on no queue of kind DEVICE_TO_DEVICE");
   }
+  bool checkSends(const bundle::Instruction &instruction);
+  bool checkRoundedParts(const bundle::Instruction &instruction, int64_t terms);
   bool checkParts(const bundle::Instruction &instruction, const bundle::Region &parts,
                   bundle::ElementType type, int64_t terms, int64_t stride);
   void collectLaunches(); // LaunchOrder.cpp

@@ -2,6 +2,8 @@
 // memories, and the buffers in which terms of sums arrive.
 #include "Device.h"
 
+#include <set>
+
 using namespace zorse;
 using namespace zorse::verify;
 
@@ -9,6 +11,10 @@ namespace {
 
 /// Alignment of the terms of sums, in bytes.
 constexpr int64_t kPartAlignment = 512, kArgumentAlignment = 64;
+
+int64_t padded(int64_t bytes) {
+  return (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
 
 bool overlap(const bundle::Region &a, const bundle::Region &b) {
   return a.bytes() && b.bytes() && a.arena() == b.arena() && a.offset() < b.offset() + b.bytes() &&
@@ -89,7 +95,9 @@ bool Device::checkDirectReduceScatter(const bundle::Instruction &instruction) {
   const int64_t size = elementSize(reduce.type());
   if (!checkRegion(reduce.receive_buffer(), &instruction, "parts", /*mayBeAbsent=*/true) ||
       !checkOnDevice(instruction, reduce.full()) || !checkOnDevice(instruction, reduce.shard()) ||
-      !checkOnDevice(instruction, reduce.receive_buffer()))
+      !checkRegion(reduce.send_buffer(), &instruction, "sends", /*mayBeAbsent=*/true) ||
+      !checkOnDevice(instruction, reduce.receive_buffer()) ||
+      !checkOnDevice(instruction, reduce.send_buffer()))
     return false;
   const Held held = heldBy(program.device(), collective);
   const std::vector<Shard> runs = collective.runs();
@@ -113,6 +121,8 @@ bool Device::checkDirectReduceScatter(const bundle::Instruction &instruction) {
                       " elements: expects as many as the largest shard has, " +
                       std::to_string(largest) +
                       ", or a part of them that is a multiple of 512 bytes");
+  if (!checkSends(instruction))
+    return false;
   if (overlap(reduce.receive_buffer(), reduce.full()) ||
       overlap(reduce.receive_buffer(), reduce.shard()))
     return report(Code::Alias, id,
@@ -121,9 +131,73 @@ bool Device::checkDirectReduceScatter(const bundle::Instruction &instruction) {
     return !reduce.receive_buffer().bytes() ||
            report(Code::Size, id, where(instruction) + ": has memory for terms that do not arrive");
   const int64_t bytes = product(reduce.chunk(), size);
-  return bytes >= 0 && arguments &&
-         checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms,
-                    (bytes + kPartAlignment - 1) / kPartAlignment * kPartAlignment);
+  if (bytes < 0 || !arguments)
+    return false;
+  return collective.termType == reduce.type()
+             ? checkParts(instruction, reduce.receive_buffer(), reduce.type(), terms, padded(bytes))
+             : checkRoundedParts(instruction, terms);
+}
+
+/// Checks the device memory for rounded terms: `terms` that arrive, with two f32 sums if no
+/// function adds that many.
+bool Device::checkRoundedParts(const bundle::Instruction &instruction, int64_t terms) {
+  const auto &reduce = instruction.reduce_scatter();
+  const int64_t id = int64_t(instruction.id());
+  const uint32_t max = model.maxRoundedTerms();
+  if (max < 2)
+    return report(Code::Unsupported, id,
+                  where(instruction) + ": no function adds rounded terms of direct transfers");
+  const int64_t rounded = padded(product(reduce.chunk(), elementSize(bundle::BF16))),
+                bytes = product(terms, rounded) +
+                        (terms > int64_t(max)
+                             ? 2 * padded(product(reduce.chunk(), elementSize(bundle::F32)))
+                             : 0);
+  if (int64_t(reduce.receive_buffer().bytes()) != bytes)
+    return report(Code::Size, id,
+                  where(instruction) + ": its rounded terms have " +
+                      std::to_string(reduce.receive_buffer().bytes()) + " bytes, expects " +
+                      std::to_string(bytes));
+  return reduce.receive_buffer().offset() % uint64_t(kArgumentAlignment) == 0 ||
+         report(Code::Alignment, id,
+                where(instruction) + ": its terms start at byte " +
+                    std::to_string(reduce.receive_buffer().offset()) +
+                    ", expects a multiple of 64");
+}
+
+/// Checks where a contributor rounds the terms that it sends, and that what it rounds is aligned.
+bool Device::checkSends(const bundle::Instruction &instruction) {
+  const auto &reduce = instruction.reduce_scatter();
+  const bundle::Collective collective = *bundle::collectiveOf(instruction);
+  const int64_t id = int64_t(instruction.id());
+  const Held held = heldBy(program.device(), collective);
+  const std::vector<Shard> runs = collective.runs();
+  std::set<uint32_t> others;
+  for (const Shard &shard : bundle::shardsOf(reduce.shards())) {
+    if (collective.termType == reduce.type() || shard.empty() || !held.whole.has(shard) ||
+        holdersOf(runs, shard).size() < 2)
+      continue;
+    if ((reduce.full().offset() + uint64_t(held.whole.place(shard) * elementSize(reduce.type()))) %
+        uint64_t(kArgumentAlignment))
+      return report(Code::Alignment, id,
+                    where(instruction) + ": a term that it rounds starts on no multiple of 64");
+    if (shard.device != program.device())
+      others.insert(shard.device);
+  }
+  const bundle::Region &buffer = reduce.send_buffer();
+  const int64_t bytes =
+      product(int64_t(others.size()), padded(product(reduce.chunk(), elementSize(bundle::BF16))));
+  if (int64_t(buffer.bytes()) != bytes)
+    return report(Code::Size, id,
+                  where(instruction) + ": the rounded terms that it sends have " +
+                      std::to_string(buffer.bytes()) + " bytes, expects " + std::to_string(bytes));
+  if (buffer.bytes() && buffer.offset() % uint64_t(kArgumentAlignment))
+    return report(Code::Alignment, id,
+                  where(instruction) + ": its rounded terms start on no multiple of 64");
+  for (const bundle::Region *other : {&reduce.full(), &reduce.shard(), &reduce.receive_buffer()})
+    if (overlap(buffer, *other))
+      return report(Code::Alias, id,
+                    where(instruction) + ": it rounds terms into memory that it reads or writes");
+  return true;
 }
 
 bool Device::checkDirectAllReduce(const bundle::Instruction &instruction) {

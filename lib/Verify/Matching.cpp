@@ -72,6 +72,7 @@ void Device::collectHalves() {
       value = &collective.value;
       digest.add(uint64_t(collective.group));
       digest.add(uint64_t(collective.type));
+      digest.add(uint64_t(collective.termType));
       digest.add(uint64_t(instruction.reduce_scatter().order()));
       digest.add(collective.shards);
       digest.add(collective.members);
@@ -277,6 +278,8 @@ private:
     std::optional<Reduction> reduction;
     if (ofGroup && !collective.gathers)
       reduction.emplace(model, collective);
+    if (!collective.gathers)
+      checkRounding(record, collective, ofGroup);
     if (reduction && reduction->form != Reduction::Form::Exchange)
       return checkLevel(record, *reduction);
     // Devices may pass on what they have received: each device's replay checks what it has.
@@ -292,6 +295,20 @@ private:
       if (order != bundle::FIXED_ORDER)
         failHalf(Code::Malformed, record, "states no order of summation");
     }
+  }
+
+  /// Checks that terms of a sum are rounded exactly if the plan says so.
+  void checkRounding(const ParticipantRecord &record, const bundle::Collective &collective,
+                     bool ofGradients) {
+    const bool rounds = collective.termType != collective.type;
+    if (rounds && (collective.termType != bundle::BF16 || collective.type != bundle::F32))
+      return failHalf(Code::Malformed, record,
+                      "rounds terms to another type than bf16, or terms that are not f32");
+    if (rounds == (ofGradients && model.roundsTerms(collective)))
+      return;
+    failHalf(Code::Mismatched, record,
+             rounds ? "rounds its terms to bf16, which the plan's gradient_wire does not say"
+                    : "does not round its terms to bf16, as the plan's gradient_wire says");
   }
 
   /// Checks that a level of a reduction adds the sums of all children of a group of the tree. That

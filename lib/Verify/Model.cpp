@@ -289,7 +289,8 @@ Range Model::entriesOf(uint32_t group, uint32_t state, Range elements) const {
 }
 
 /// Checks the functions that add terms. Every type has one for each number of terms from 2 to the
-/// maximum, with the terms in order and one element of each per row.
+/// maximum, with the terms in order and one element of each per row. Sums of rounded terms may be
+/// f32 sums of bf16 terms only, and one function rounds a term.
 bool Model::checkSums(std::vector<Finding> &findings) {
   auto fail = [&](const bundle::SumFunction &sum, const std::string &what) {
     findings.push_back(
@@ -297,14 +298,20 @@ bool Model::checkSums(std::vector<Finding> &findings) {
          "summary: the sum of " + std::to_string(sum.num_contributions()) + " terms " + what});
     return false;
   };
-  std::map<bundle::ElementType, uint32_t> last;
+  std::map<std::array<int, 3>, uint32_t> last; // by types, and whether the sum continues
   for (const auto &sum : summary.sums()) {
-    const uint32_t before = last.count(sum.type()) ? last[sum.type()] : 1;
-    if (!elementSize(sum.type()) || sum.num_contributions() != before + 1 ||
+    const bundle::ElementType term = sum.term_type() ? sum.term_type() : sum.type();
+    const bool rounds = sum.type() == bundle::BF16 && term == bundle::F32,
+               known = rounds || term == sum.type() ||
+                       (sum.type() == bundle::F32 && term == bundle::BF16);
+    uint32_t &latest = last[{sum.type(), sum.term_type(), sum.continues()}];
+    const uint32_t before = latest ? latest : rounds ? 0 : 1;
+    if (!elementSize(sum.type()) || !known || (rounds && before) ||
+        (sum.continues() && term != bundle::BF16) || sum.num_contributions() != before + 1 ||
         sum.num_contributions() > kMaxTerms ||
         sum.function() >= uint32_t(functions.functions_size()))
       return fail(sum, "has an impossible type, number of terms or function");
-    last[sum.type()] = sum.num_contributions();
+    latest = sum.num_contributions();
     const auto &arguments = functions.functions(int(sum.function())).arguments();
     bool good = arguments.size() == int(sum.num_contributions()) + 1;
     for (int s = 0; s < arguments.size() && good; ++s) {
@@ -312,8 +319,10 @@ bool Model::checkSums(std::vector<Finding> &findings) {
       good = arguments[s].kind() == (isSum ? bundle::SUM : bundle::CONTRIBUTION) &&
              arguments[s].index() == (isSum ? 0 : uint32_t(s)) &&
              arguments[s].mode() == (isSum ? bundle::WRITE : bundle::READ) &&
-             arguments[s].type() == sum.type() && arguments[s].bytes().fixed() == 0 &&
-             arguments[s].bytes().per_row() == elementSize(sum.type());
+             arguments[s].bytes().fixed() == 0;
+      const bundle::ElementType type = isSum || (s == 0 && sum.continues()) ? sum.type() : term;
+      good = good && arguments[s].type() == type &&
+             arguments[s].bytes().per_row() == elementSize(type);
     }
     if (!good)
       return fail(sum, "has another function: expects its terms in their order, then the sum");

@@ -4,6 +4,7 @@
 
 #include "zorse/Verify/Verify.h"
 
+#include "Collectives.h"
 #include "ParameterRuns.h"
 
 #include "zorse/Collectives/Tree.h"
@@ -96,6 +97,9 @@ public:
   /// Whether numbers are added in this order of devices: that of the plan, or the order in which
   /// devices own elements along nodes and sites.
   bool isOrderOfSum(const std::vector<uint32_t> &devices) const;
+  /// Whether the plan rounds the terms of a sum of gradients: its devices are on several nodes (or
+  /// sites), and it is more than copies.
+  bool roundsTerms(const bundle::Collective &sum) const;
   /// Whether some devices add to a part of the group's elements only.
   bool addsToParts(uint32_t group) const {
     return std::any_of(
@@ -113,9 +117,11 @@ public:
   uint32_t maxTerms(bundle::ElementType type) const {
     uint32_t max = 0;
     for (const auto &sum : summary.sums())
-      max = sum.type() == type ? std::max(max, sum.num_contributions()) : max;
+      max = sum.type() == type && !sum.term_type() ? std::max(max, sum.num_contributions()) : max;
     return max;
   }
+  /// The same for f32 sums of terms rounded to bf16.
+  uint32_t maxRoundedTerms() const;
 
   static constexpr uint32_t kNoFunction = UINT32_MAX;
   const bundle::UnitClass &classOf(const bundle::UnitInfo &unit) const {
@@ -285,7 +291,7 @@ private:
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Shard>> partialContributions;
   collectives::Placement placement;
   std::vector<std::shared_ptr<const collectives::Tree>> trees; ///< per group
-  bool copies = false;                                         ///< some group has a param_dtype
+  bool copies = false;                         ///< some group has a param_dtype
   std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,
                                                ///< without their other results
 

@@ -35,6 +35,8 @@ struct Reader {
     if (root.contains("offload"))
       forEach(root["offload"], "offload", [&](const Json &item) { readOffload(item); });
     plan.splitBackward = toSwitch(root, "", "split_backward", false);
+    plan.roundedSums = PlanView::RoundedSums(
+        toChoice(root, "", "gradient_wire", {"f32", "bf16", "bf16:sites"}, 0));
     if (root.contains("group_rows"))
       toRows(root["group_rows"]);
     return std::move(plan);

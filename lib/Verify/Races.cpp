@@ -71,6 +71,7 @@ public:
       add(instruction.reduce_scatter().full(), false);
       addShards(*bundle::collectiveOf(instruction), true, [](int64_t, int64_t) {});
       add(instruction.reduce_scatter().receive_buffer(), true);
+      add(instruction.reduce_scatter().send_buffer(), true);
       break;
     case bundle::Instruction::kAllReduce:
       add(instruction.all_reduce().region(), true);

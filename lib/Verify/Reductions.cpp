@@ -1,5 +1,7 @@
 #include "Reductions.h"
 
+#include "zorse/Collectives/Places.h"
+
 #include <algorithm>
 
 using namespace zorse;
@@ -63,4 +65,33 @@ std::optional<Shard> Reduction::incompleteShard() const {
         return shard;
   }
   return std::nullopt;
+}
+
+bool Model::roundsTerms(const bundle::Collective &sum) const {
+  if (plan.roundedSums == PlanView::RoundedSums::None ||
+      summary.groups(int(sum.value.id())).running_stat())
+    return false;
+  const std::vector<Shard> runs = sum.runs();
+  std::vector<uint32_t> devices(sum.members.begin(), sum.members.end());
+  bool adds = false;
+  for (const Shard &shard : bundle::shardsOf(sum.shards)) {
+    if (shard.empty())
+      continue;
+    devices.push_back(shard.device);
+    adds = adds || holdersOf(runs, shard).size() > 1;
+  }
+  return adds && (plan.roundedSums == PlanView::RoundedSums::BetweenSites
+                      ? collectives::crossSites(placement, devices)
+                      : collectives::crossNodes(placement, devices));
+}
+
+uint32_t Model::maxRoundedTerms() const {
+  uint32_t first = 0, next = 0;
+  bool rounds = false;
+  for (const auto &sum : summary.sums())
+    if (sum.type() == bundle::BF16 && sum.term_type() == bundle::F32)
+      rounds = true;
+    else if (sum.type() == bundle::F32 && sum.term_type() == bundle::BF16)
+      (sum.continues() ? next : first) = sum.num_contributions();
+  return rounds && first == next ? first : 0;
 }

@@ -223,8 +223,10 @@ void SymbolicExecution::transfer() {
             [&](const IntervalRange &range, const Logical &term) { require(range, term); });
     forRuns(held.shards, reduction, reduction.shard, value,
             [&](const IntervalRange &range, const Logical &sum) { write(range, sum); });
-    if (e.reduce_scatter().receive_buffer().bytes())
-      scratch(rangeOf(e.reduce_scatter().receive_buffer()));
+    for (const bundle::Region *buffer :
+         {&e.reduce_scatter().receive_buffer(), &e.reduce_scatter().send_buffer()})
+      if (buffer->bytes())
+        scratch(rangeOf(*buffer));
     return;
   }
   case bundle::Instruction::kAllReduce: {

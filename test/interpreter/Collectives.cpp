@@ -18,6 +18,7 @@ static std::string common(const bundle::Instruction &instruction) {
     out.mutable_reduce_scatter()->clear_full();
     out.mutable_reduce_scatter()->clear_shard();
     out.mutable_reduce_scatter()->clear_receive_buffer();
+    out.mutable_reduce_scatter()->clear_send_buffer();
     out.mutable_reduce_scatter()->clear_value();
   } else if (instruction.has_all_reduce()) {
     *out.mutable_all_reduce() = instruction.all_reduce();
@@ -228,6 +229,8 @@ void Machine::reduce(const std::vector<Half> &halves, Active &work) {
     }
     if (!parts[h].shards.empty())
       arriving(work, halves[h], mine.receive_buffer());
+    if (!parts[h].whole.empty())
+      arriving(work, halves[h], mine.send_buffer());
   }
 }
 

@@ -131,6 +131,11 @@ bool resultElsewhere(Change &m) {
   return true;
 }
 
+void exchangeRounding(Instruction &e) {
+  auto &sum = *e.mutable_reduce_scatter();
+  sum.set_term_type(sum.term_type() ? bundle::ELEMENT_TYPE_UNSPECIFIED : bundle::BF16);
+}
+
 /// Makes a run of results 128 elements shorter.
 bool moveBorder(Change &m) {
   constexpr int64_t kStep = 128;
@@ -176,6 +181,18 @@ void test::addLevelMutations(MutationList &list) {
           {"result in another place", isLevel, [](Change &m) { return anotherPlace(m, true); }, 20},
           {"result outside of the accumulator", isPartialSum, resultElsewhere, 20},
           {"result shorter than its terms", isLevel, moveBorder, 20},
+          {"rounding of one half changed",
+           [](const Instruction &e) { return e.has_reduce_scatter(); },
+           [](Change &m) {
+             exchangeRounding(m.instruction());
+             return true;
+           }},
+          {"rounding of all halves changed",
+           [](const Instruction &e) { return e.has_reduce_scatter(); },
+           [](Change &m) {
+             m.halves([](bundle::Program &, Instruction &e) { exchangeRounding(e); });
+             return true;
+           }},
           {"waits of a level dropped",
            [](const Instruction &e) { return isLevel(e) && hasWaits(e); }, dropWaits},
           {"gather of a level dropped", isGatherByLevel, dropInstruction},

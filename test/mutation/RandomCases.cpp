@@ -200,6 +200,9 @@ RandomCase test::randomCase(uint64_t seed, const SyntheticModel *model, int larg
     draw.dataParallel(plan, units, all);
   }
   result.owners = draw.owners(plan, summary);
+  if (seed % 10 == 3 || seed % 10 == 8)
+    plan.gradientWire = seed % 20 < 10 ? step::GradientWire::Bf16BetweenNodes
+                                       : step::GradientWire::Bf16BetweenSites;
   step::randomActivations(plan, seed);
   plan.order.clear();
   if (result.kind == "laps" && draw.chance(50)) {

@@ -1,7 +1,7 @@
-// exchange-mutants BUNDLE: changes the programs of a bundle with groups of devices, one exchange,
-// segment or collective of parts at a time, in ways that are always harmful. Prints the number of
-// mutants that the verifier rejects. Exits with 1 if it accepts one, or rejects the unchanged
-// programs.
+// exchange-mutants [--roundings] BUNDLE: changes the programs of a bundle with groups of devices,
+// one exchange, segment or collective of parts at a time, in ways that are always harmful. Prints
+// the number of mutants that the verifier rejects. Exits with 1 if it accepts one, or rejects the
+// unchanged programs.
 #include "zorse/Verify/Verify.h"
 #include "zorse/runtime/Bundle.h"
 
@@ -216,6 +216,20 @@ void changeParts(Mutants &mutants) {
   });
 }
 
+/// Changes whether the terms of sums are rounded.
+void changeRounding(Mutants &mutants) {
+  auto isSum = [](const Instruction &instruction) { return instruction.has_reduce_scatter(); };
+  mutants.ofAll(isSum, "terms rounded, or not, against the plan", [](Instruction &instruction) {
+    auto &sum = *instruction.mutable_reduce_scatter();
+    sum.set_term_type(sum.term_type() ? bundle::ELEMENT_TYPE_UNSPECIFIED : bundle::BF16);
+    return true;
+  });
+  mutants.ofAll(isSum, "terms rounded to f16", [](Instruction &instruction) {
+    instruction.mutable_reduce_scatter()->set_term_type(bundle::F16);
+    return true;
+  });
+}
+
 /// Binds a device's units to other parts of parameters than the programs do.
 void changeUnits(Mutants &mutants) {
   bundle::ModelSummary &summary = mutants.bundle.summary;
@@ -241,11 +255,12 @@ void changeUnits(Mutants &mutants) {
 } // namespace
 
 int main(int argc, char **argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "exchange-mutants BUNDLE\n");
+  const bool roundings = argc == 3 && std::string(argv[1]) == "--roundings";
+  if (argc != 2 && !roundings) {
+    std::fprintf(stderr, "exchange-mutants [--roundings] BUNDLE\n");
     return 2;
   }
-  Result<runtime::Bundle> bundle = runtime::loadBundle(argv[1]);
+  Result<runtime::Bundle> bundle = runtime::loadBundle(argv[argc - 1]);
   if (bundle.failed()) {
     std::fprintf(stderr, "error: %s\n", bundle.message().c_str());
     return 2;
@@ -255,11 +270,14 @@ int main(int argc, char **argv) {
     std::printf("FAIL the unchanged programs are rejected\n");
     return 1;
   }
-  changeExchanges(mutants);
-  changeTasks(mutants);
-  changeParts(mutants);
-  changeUnits(mutants);
-  std::printf("%d of %d mutants of exchanges, segments and parts are rejected\n",
-              mutants.made - mutants.accepted, mutants.made);
+  if (!roundings) {
+    changeExchanges(mutants);
+    changeTasks(mutants);
+    changeParts(mutants);
+    changeUnits(mutants);
+  }
+  changeRounding(mutants);
+  std::printf("%d of %d mutants of %sroundings are rejected\n", mutants.made - mutants.accepted,
+              mutants.made, roundings ? "" : "exchanges, segments, parts and ");
   return mutants.accepted || mutants.made == 0;
 }

@@ -60,15 +60,18 @@ struct PlanView {
   std::vector<Shard> owners;  ///< owners of the groups that the plan names; the others follow its
                               ///< default
   std::vector<Offload> offload;
+  /// Sums whose terms are rounded to bf16: none, those between nodes, those between sites.
+  enum class RoundedSums : uint8_t { None, BetweenNodes, BetweenSites };
+  RoundedSums roundedSums = RoundedSums::None;
   bool commitsByGroup = false; ///< a group's update follows its own gradients; the decision
                                ///< precedes all sums
 
   bool keepsOnHost(uint32_t device, uint32_t group, Kind kind) const;
 };
 
-/// Reads the canonical `global_batch_size`, `devices`, `cells`, `split_backward`, `state` and
-/// `offload` of a plan. Checks only their form; verifyPrograms checks the tiling. The error is the
-/// first problem.
+/// Reads the canonical `global_batch_size`, `devices`, `cells`, `split_backward`, `gradient_wire`,
+/// `state` and `offload` of a plan. Checks only their form; verifyPrograms checks the tiling. The
+/// error is the first problem.
 Result<PlanView> readPlanView(std::string_view json);
 
 } // namespace zorse::verify

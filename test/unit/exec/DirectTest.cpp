@@ -25,6 +25,9 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   made.model = makeModel(options);
   static const int64_t batches[] = {7, 8, 13, 32};
   made.plan = step::randomPlan(made.model.summary, batches[seed % 4], 2 + seed * 7 % 5, seed);
+  if (seed % 5 < 3)
+    made.plan.gradientWire = seed % 2 ? step::GradientWire::Bf16BetweenNodes
+                                      : step::GradientWire::Bf16BetweenSites;
   made.plan.overlapCommunication = true; // plans without overlap have redundant waits, and removing
                                          // one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
@@ -163,6 +166,33 @@ const std::vector<Mistake> &mistakes() {
                return true;
              }
          return false;
+       }},
+      {"no memory for rounded terms that are sent",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.reduce_scatter().send_buffer().bytes() > 0;
+         });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->clear_send_buffer();
+         return instruction != nullptr;
+       }},
+      {"terms rounded into the accumulator",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Instruction *instruction = pickDirect(p, r, [](const Instruction &e) {
+           return e.reduce_scatter().send_buffer().bytes() > 0;
+         });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->mutable_send_buffer()->set_offset(
+               instruction->reduce_scatter().full().offset());
+         return instruction != nullptr;
+       }},
+      {"terms rounded on one device",
+       [](const ProgramCase &, Programs &p, Random &r) {
+         Instruction *instruction = pickDirect(
+             p, r, [](const Instruction &e) { return e.reduce_scatter().term_type() != 0; });
+         if (instruction)
+           instruction->mutable_reduce_scatter()->clear_term_type();
+         return instruction != nullptr;
        }},
       {"one half of a transfer through the host",
        [](const ProgramCase &, Programs &p, Random &r) {

@@ -138,6 +138,43 @@ TEST(Findings, OrderOfAdditions) {
   expectFinding(sums, Code::Contributions, {"all-reduce", "adds in another order"});
 }
 
+TEST(Findings, RoundingOfTerms) {
+  auto make = [](verify::PlanView::RoundedSums rounded, const char *site) {
+    Case test({}, dataParallel(makeModel({})));
+    test.view.roundedSums = rounded;
+    test.view.devices[1].node = "other";
+    test.view.devices[1].site = site;
+    return test;
+  };
+  auto round = [](Case &test, bundle::ElementType type, size_t programs) {
+    for (size_t p = 0; p < programs; ++p)
+      for (auto &instruction : *test.programs[p].mutable_instructions())
+        if (instruction.has_reduce_scatter())
+          instruction.mutable_reduce_scatter()->set_term_type(type);
+  };
+  using Rounded = verify::PlanView::RoundedSums;
+  Case none = make(Rounded::None, "");
+  EXPECT_EQ(none.text(), "");
+  round(none, bundle::BF16, 2);
+  expectFinding(none, Code::Mismatched, {"rounds its terms to bf16, which"});
+
+  Case nodes = make(Rounded::BetweenNodes, "");
+  expectFinding(nodes, Code::Mismatched, {"does not round its terms to bf16"});
+  round(nodes, bundle::BF16, 1);
+  expectFinding(nodes, Code::Mismatched, {"differs from the half"});
+  round(nodes, bundle::BF16, 2);
+  EXPECT_EQ(nodes.text(), "");
+  round(nodes, bundle::F16, 2);
+  expectFinding(nodes, Code::Malformed, {"another type than bf16"});
+
+  Case oneSite = make(Rounded::BetweenSites, "");
+  EXPECT_EQ(oneSite.text(), "");
+  Case sites = make(Rounded::BetweenSites, "far");
+  expectFinding(sites, Code::Mismatched, {"does not round its terms to bf16"});
+  round(sites, bundle::BF16, 2);
+  EXPECT_EQ(sites.text(), "");
+}
+
 TEST(Findings, ContributorsOfAShard) {
   Runs incomplete;
   incomplete.change([&](bundle::Instruction &instruction, uint32_t device) {
