@@ -46,15 +46,31 @@ def random_plan(seed):
     return batch, devices, cells, more
 
 
+def cluster_of(folder, seed, devices):
+    """One node or, for odd seeds, two, between which gradients travel as bf16."""
+    if seed % 2 == 0:
+        return cuda.cluster(folder, devices), {}
+    path = os.path.join(folder, "nodes.yaml")
+    with open(path, "w") as f:
+        f.write("name: test\nnodes:\n")
+        for name, members in (("here", devices[:2]), ("there", devices[2:])):
+            f.write(f"  - name: {name}\n    devices:\n")
+            for d in members:
+                kind = "kind: cuda, arch: emu" if d.startswith("g") else "kind: cpu, threads: 1"
+                f.write(f"      - {{ name: {d}, {kind}, flops_per_second: 1e10, memory: 2GiB }}\n")
+    return path, {"gradient_wire": "bf16"}
+
+
 def compile_plan(folder, seed):
     batch, devices, cells, more = random_plan(seed)
     name, precision = ("gpt", "llama")[seed % 2], ("f32", "bf16", "f16")[seed % 3]
     bundle = os.path.join(folder, f"{seed}.zorse")
-    plan = z.plan(folder, f"p{seed}", batch, devices, cells, **more)
-    _, _, said = z.compile(os.path.join(z.SMALL, name + ".onnx"), bundle, cuda.cluster(folder, devices), batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0"}, precision)
+    cluster, wire = cluster_of(folder, seed, devices)
+    plan = z.plan(folder, f"p{seed}", batch, devices, cells, **more, **wire)
+    _, _, said = z.compile(os.path.join(z.SMALL, name + ".onnx"), bundle, cluster, batch, LENGTH, plan, {"optimizer": "adamw", "lr": "1e-3", "max-grad-norm": "1.0"}, precision)
     if not os.path.isdir(os.path.join(bundle, "host_staged")):
         raise z.Failure(f"plan {seed}: nothing is direct: {said}")
-    return bundle, os.path.join(z.SMALL, name + ".bf16.tokens.bin"), f"{name}, {precision}, {len(devices)} devices, batch {batch}"
+    return bundle, os.path.join(z.SMALL, name + ".bf16.tokens.bin"), f"{name}, {precision}, {len(devices)} devices, batch {batch}" + (", bf16 between two nodes" if wire else "")
 
 
 def outcome(folder, bundle, data, *words, ok=True):
