@@ -28,7 +28,7 @@ def cluster_of_sites(folder, sites):
     """The two nodes, in one site or two."""
     path = os.path.join(folder, f"sites-{sites}.yaml")
     with open(path, "w") as f:
-        f.write("name: test\nsites: [" + ", ".join(f"{{name: s{s}}}" for s in range(sites)) + "]\nnodes:\n")
+        f.write("name: test\nlinks: {inter_site: {bandwidth: 1 Gbit/s}}\nsites: [" + ", ".join(f"{{name: s{s}}}" for s in range(sites)) + "]\nnodes:\n")
         for i, node in enumerate(NODES):
             devices = ", ".join(f"{{name: {d}, kind: cpu, flops_per_second: 1e10, memory: 2GiB, threads: 1}}" for d in node)
             f.write(f"  - {{name: n{i}, site: s{i % sites}, devices: [{devices}]}}\n")
@@ -111,11 +111,11 @@ def refusals(folder):
 
 
 def planned(folder):
-    """The planner counts two bytes per element, and writes the key."""
+    """The planner counts two bytes per element of a term, and four of a gathered parameter: a quarter less in all. It writes the key."""
     results, steps = [], {}
     path = os.path.join(folder, "slow.yaml")
     with open(path, "w") as f:
-        f.write("name: slow\nlinks: {nic: {bandwidth: 1e7}}\nnodes:\n" + "".join(
+        f.write("name: slow\nlinks: {inter_node: {bandwidth: 10 Mbit/s}}\nnodes:\n" + "".join(
             f"  - {{name: n{i}, devices: [" + ", ".join(f"{{name: {d}, kind: cpu, flops_per_second: 1e10, memory: 2GiB, threads: 1}}" for d in node) + "]}\n" for i, node in enumerate(NODES)))
     for wire in ("f32", "bf16"):
         report, plan = os.path.join(folder, f"{wire}.report.json"), os.path.join(folder, f"{wire}.plan.json")
@@ -126,7 +126,7 @@ def planned(folder):
         with open(plan) as f:
             results.append(said(f"zorse-plan --gradient-wire={wire} writes it", json.load(f).get("gradient_wire", "f32") == wire))
     seconds = {wire: report["step_seconds"] for wire, report in steps.items()}
-    results.append(said(f"a step over slow links: {seconds['bf16']:.4g} s instead of {seconds['f32']:.4g} s", seconds["bf16"] < 0.75 * seconds["f32"]))
+    results.append(said(f"a step over slow links: {seconds['bf16']:.4g} s instead of {seconds['f32']:.4g} s", seconds["bf16"] < 0.8 * seconds["f32"]))
     results.append(said("the report says it", "gradients as bf16 between nodes" in steps["bf16"]["schedule"]))
     return results
 
