@@ -169,12 +169,14 @@ bool Device::checkSends(const bundle::Instruction &instruction) {
   const auto &reduce = instruction.reduce_scatter();
   const bundle::Collective collective = *bundle::collectiveOf(instruction);
   const int64_t id = int64_t(instruction.id());
+  if (collective.termType == reduce.type())
+    return !reduce.send_buffer().bytes() ||
+           report(Code::Size, id, where(instruction) + ": has memory for terms, and rounds none");
   const Held held = heldBy(program.device(), collective);
   const std::vector<Shard> runs = collective.runs();
   std::set<uint32_t> others;
   for (const Shard &shard : bundle::shardsOf(reduce.shards())) {
-    if (collective.termType == reduce.type() || shard.empty() || !held.whole.has(shard) ||
-        holdersOf(runs, shard).size() < 2)
+    if (shard.empty() || !held.whole.has(shard) || holdersOf(runs, shard).size() < 2)
       continue;
     if ((reduce.full().offset() + uint64_t(held.whole.place(shard) * elementSize(reduce.type()))) %
         uint64_t(kArgumentAlignment))
