@@ -217,13 +217,27 @@ Status zorse::plan::readInputs(Options &o, Inputs &inputs) {
   return takePlan(o, inputs);
 }
 
-Status zorse::plan::applyPlanOptions(const Options &o, planning::Problem &problem) {
-  problem.overlapCommunication = o.overlap.value_or(true);
-  if (!o.optimizerInBackward)
-    return Status::success();
-  for (const std::string &reason : step::whyNotInBackward(problem.summary))
-    return userError("--optimizer-in-backward: " + reason + ", or leave the option out");
-  problem.optimizerStep = step::OptimizerStep::InBackward;
+Status zorse::plan::applyPlanOptions(const Options &o, planning::Problem &problem,
+                                     std::optional<step::Plan> &plan) {
+  if (plan) {
+    problem.overlapCommunication = plan->overlapCommunication;
+    problem.gradientWire = plan->gradientWire;
+    problem.optimizerStep = plan->optimizerStep;
+  }
+  if (o.overlap)
+    problem.overlapCommunication = *o.overlap;
+  if (!o.compile.gradientWire.empty()) // checked by its option
+    problem.gradientWire = *step::gradientWireNamed(o.compile.gradientWire);
+  if (o.optimizerInBackward) {
+    for (const std::string &reason : step::whyNotInBackward(problem.summary))
+      return userError("--optimizer-in-backward: " + reason + ", or leave the option out");
+    problem.optimizerStep = step::OptimizerStep::InBackward;
+  }
+  if (plan) {
+    plan->overlapCommunication = problem.overlapCommunication;
+    plan->gradientWire = problem.gradientWire;
+    plan->optimizerStep = problem.optimizerStep;
+  }
   return Status::success();
 }
 

@@ -45,8 +45,10 @@ struct Inputs {
 /// Reads all inputs. \param o  o.batch is in rows afterwards
 Status readInputs(Options &o, Inputs &inputs);
 
-/// Applies the options that hold for every plan of a problem.
-Status applyPlanOptions(const Options &o, planning::Problem &problem);
+/// Applies the options that hold for every plan of a problem, also to a given plan. What they do
+/// not say holds as in that plan.
+Status applyPlanOptions(const Options &o, planning::Problem &problem,
+                        std::optional<step::Plan> &plan);
 
 /// Options of the search for a plan on the cluster. An error names a device that does not exist.
 Result<planning::SearchOptions> searchOptions(const Options &o, const planning::Cluster &cluster);

@@ -71,7 +71,7 @@ int zorse::plan::compareClusters(const Options &given) {
       return fail(path + ": " + costs.message());
     planning::Problem problem{inputs.model.summary, cluster, *costs, o.batch,
                               inputs.model.functions ? &*inputs.model.functions : nullptr};
-    if (Status status = applyPlanOptions(o, problem); status.failed())
+    if (Status status = applyPlanOptions(o, problem, inputs.plan); status.failed())
       return fail(status.message());
     const Result<planning::SearchOptions> search = searchOptions(o, cluster);
     if (search.failed())

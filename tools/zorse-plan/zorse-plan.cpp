@@ -278,12 +278,8 @@ int run(Options &o) {
   planning::Problem problem{summary, *inputs.cluster, *costs, plan ? plan->batch : o.batch,
                             inputs.model.functions ? &*inputs.model.functions : nullptr};
   problem.assumptions = inputs.assumptions;
-  if (Status status = applyPlanOptions(o, problem); status.failed())
+  if (Status status = applyPlanOptions(o, problem, plan); status.failed())
     return fail(status.message());
-  if (plan && o.overlap)
-    plan->overlapCommunication = problem.overlapCommunication;
-  if (plan && o.optimizerInBackward)
-    plan->optimizerStep = problem.optimizerStep;
   if (!o.compare.empty())
     return compare(o, problem, inputs.model);
   Result<planning::SearchOptions> search = searchOptions(o, *inputs.cluster);

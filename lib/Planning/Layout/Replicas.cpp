@@ -12,6 +12,11 @@ namespace {
 
 constexpr uint32_t kNone = UINT32_MAX, kSeveral = UINT32_MAX - 1;
 
+bool areDistinct(std::vector<uint32_t> &list) {
+  std::sort(list.begin(), list.end());
+  return std::adjacent_find(list.begin(), list.end()) == list.end();
+}
+
 } // namespace
 
 ReplicaFinder::ReplicaFinder(const Problem &problem) : problem(&problem) {
@@ -129,13 +134,14 @@ bool ReplicaFinder::alike(const Strategy &strategy, const std::vector<uint32_t> 
   bool same = a.size() == b.size();
   for (size_t i = 0; i < a.size() && same; ++i)
     same = mapDevices(strategy, strategy.pipelines[a[i]], strategy.pipelines[b[i]]);
-  // Two nodes of one group must not correspond to one node of the other.
+  // Two devices or nodes of one group must not correspond to one of the other.
   if (same) {
-    std::vector<uint32_t> images;
+    std::vector<uint32_t> devices, nodes;
+    for (auto [device, replica] : mapped)
+      devices.push_back(replica);
     for (uint32_t node : touchedNodes)
-      images.push_back(nodeReplica[node]);
-    std::sort(images.begin(), images.end());
-    same = std::adjacent_find(images.begin(), images.end()) == images.end();
+      nodes.push_back(nodeReplica[node]);
+    same = areDistinct(devices) && areDistinct(nodes);
   }
   for (auto [device, replica] : mapped)
     deviceReplica[device] = kNone;

@@ -89,6 +89,9 @@ TEST(Replicas, NodesCorrespond) {
 
   Pipelines joined(2, 1); // four nodes of one device
   EXPECT_EQ(joined.replicas(), (Replicas{false, true}));
+  Pipelines halves(3, 2);
+  halves.device(1, 1).device = halves.device(1, 0).device; // both stages on one device
+  EXPECT_EQ(halves.replicas(), (Replicas{false, false, true}));
 }
 
 TEST(Replicas, WhatPipelinesDifferIn) {
