@@ -79,6 +79,11 @@ Result<step::Plan> readPlan(const FileText &file, const PlanInputs &inputs) {
                       : planning::applyCluster(*plan, inputs.cluster, productType(inputs.summary));
   if (status.failed())
     return userError(file.path + ": " + status.message());
+  if (plan->communication == step::Communication::Eager)
+    return userError(file.path +
+                     ": send_protocol: \"eager\" is only for predictions by zorse-plan, "
+                     "because a send of a compiled program waits for its receiver: "
+                     "leave it out");
   return plan;
 }
 

@@ -304,6 +304,6 @@ Result<StepGraph> zorse::step::lowerPlan(const bundle::ModelSummary &summary, co
                                          const LoweringOptions &options) {
   Result<StepGraph> graph = lowerInstructions(summary, plan, options);
   if (!graph.failed() && options.until == LoweringStage::All)
-    insertWaits(*graph, plan.overlapCommunication);
+    insertWaits(*graph, plan.communication == Communication::Overlapped);
   return graph;
 }

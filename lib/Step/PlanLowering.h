@@ -546,6 +546,9 @@ void insertHostStaging(PlanLowering &x);
 
 /// Computes the list of an expansion under an order. The error describes a cycle.
 Status simulate(const PlanLowering &x, const Order &order, ListSchedule &listed);
+/// Returns the message for an order that cannot run. \param finished  by op
+std::string describeCycle(const PlanLowering &x, const Order &order,
+                          const std::vector<uint8_t> &finished);
 
 /// Returns the instruction of a half, without calls. Region.arena is a buffer.
 Instruction instructionOf(const PlanLowering &x, const ScheduledOp &op, uint32_t instructionIndex);

@@ -58,6 +58,7 @@ public:
                "activations",
                "overlap_communication",
                "gradient_wire",
+               "send_protocol",
                "state",
                "offload",
                "schedule",
@@ -98,9 +99,9 @@ public:
     if (root.contains("schedule"))
       readSchedule(root["schedule"], names, plan);
     plan.schedule.splitBackward = toSwitch(root, "", "split_backward", false);
-    plan.overlapCommunication = toSwitch(root, "", "overlap_communication", true);
     if (root.contains("gradient_wire"))
       plan.gradientWire = toGradientWire(root["gradient_wire"]);
+    plan.communication = readCommunication();
     if (root.contains("durations"))
       plan.durations = readDurations(root["durations"]);
     return std::move(plan);
@@ -127,6 +128,17 @@ private:
     if (wire.failed())
       fail("gradient_wire", wire.message());
     return *wire;
+  }
+
+  Communication readCommunication() {
+    const bool overlap = toSwitch(root, "", "overlap_communication", true);
+    const bool eager = toChoice(root, "", "send_protocol", kSendProtocols, 0) == 1;
+    if (overlap && root.contains("send_protocol"))
+      fail("send_protocol", "it applies to devices that do not compute while they send: add "
+                            "\"overlap_communication\": false, or leave it out");
+    return overlap ? Communication::Overlapped
+           : eager ? Communication::Eager
+                   : Communication::Rendezvous;
   }
 
   void readDevices() {

@@ -5,6 +5,9 @@
 // predecessors are available, so the step can run in this order without buffering. The duration of
 // a transfer is computed when it starts, and depends on the transfers in progress. Latency does not
 // occupy a queue.
+//
+// With Communication::Eager, the halves of a transfer start separately: the sender's as soon as its
+// data are available, the receiver's after the first byte has arrived.
 
 #include "LowerCollectives.h"
 #include "MinHeap.h"
@@ -26,10 +29,14 @@ namespace {
 
 using zorse::sim::TransferTimes;
 
-/// End of an op: its queues are free, its result is available, or both. The order of events at the
-/// same time does not matter, because no op starts until all of them are processed.
+/// The rank of a priority (priorityOf): all bits set is the last one, none the first.
+constexpr uint64_t kPriorityRank = uint64_t(7) << 61;
+
+/// End of an op: its queues are free, its result is available, or both; of an eager transfer also
+/// the arrival of its first byte. The order of events at the same time does not matter, because no
+/// op starts until all of them are processed.
 struct Event {
-  enum : uint32_t { kFree = 1, kArrived = 2 };
+  enum : uint32_t { kFree = 1, kArrived = 2, kReceivable = 4 };
   double time = INFINITY;
   uint32_t op = kNone, what = 0;
   bool operator<(const Event &other) const { return time < other.time; }
@@ -51,7 +58,9 @@ public:
     for (uint32_t after : next.items)
       ++missing[after];
     busy.assign(x.plan.devices.size() * kQueues, 0);
-    if (!x.plan.overlapCommunication) {
+    if (x.plan.communication == Communication::Eager)
+      messages.resize(opCount);
+    if (x.plan.communication != Communication::Overlapped) {
       heldBy.assign(x.plan.devices.size(), SIZE_MAX);
       holds.assign(x.plan.devices.size(), 0);
     }
@@ -75,6 +84,8 @@ public:
           const Event event = events.pop();
           if (event.what & Event::kFree)
             freeQueues(event.op);
+          if (event.what & Event::kReceivable)
+            candidates.push({heapKey(receivePriority(event.op), event.op)});
           if (event.what & Event::kArrived)
             finish(event.op);
         } while (events.top().time == now);
@@ -86,13 +97,13 @@ public:
     }
     if (count == missing.size())
       return zorse::Status::success();
-    return zorse::userError(describeCycle());
+    return zorse::userError(describeCycle(x, order, finished));
   }
 
 private:
   void ready(uint32_t op) {
     const uint32_t cell = opOf(op).cell;
-    if (!opOf(op).needsAdmission || admitted.empty() || admitted[cell])
+    if (!opOf(op).needsAdmission || admitted.empty() || admitted[cell] || isEager(op))
       return apply(op);
     if (blocked[cell] == kNone)
       oldest.push({heapKey(
@@ -102,16 +113,57 @@ private:
   }
 
   void apply(uint32_t op) {
-    const ReadyOp candidate{heapKey(order.priority[op], op)};
+    const ReadyOp candidate{heapKey(isEager(op) ? sendPriority(op) : order.priority[op], op)};
     if (!collectives.has(op) || collectives.add(candidate))
       candidates.push(candidate);
   }
 
   size_t queueOf(uint32_t instruction) const { return x.instructionQueues[instruction]; }
 
-  bool blocks(const ScheduledOp &op) const {
-    return !x.plan.overlapCommunication && op.work != Work::Fixed;
+  bool blocks(const ScheduledOp &op) const { return !heldBy.empty() && op.work != Work::Fixed; }
+
+  // ---- Eager transfers. A framework's program sends right after the task that computes the data,
+  // and receives right before the task that needs them: a send precedes the device's other work, a
+  // receive follows it.
+
+  /// A transfer whose ends take part at different times. Its first half is the sender's.
+  struct Message {
+    bool sent = false;
+    double seconds = 0; ///< of each half
+    double arrived = 0; ///< time of the last byte's arrival
+  };
+
+  bool isEager(uint32_t op) const { return !messages.empty() && opOf(op).work == Work::Transfer; }
+  uint64_t sendPriority(uint32_t op) const { return order.priority[op] & ~kPriorityRank; }
+  uint64_t receivePriority(uint32_t op) const { return order.priority[op] | kPriorityRank; }
+
+  Span sendOf(uint32_t op) const {
+    return {opOf(op).instructions.begin, opOf(op).instructions.begin + 1};
   }
+  Span receiveOf(uint32_t op) const {
+    return {opOf(op).instructions.begin + 1, opOf(op).instructions.end};
+  }
+
+  /// Returns the halves that start together, of an op that is a candidate.
+  Span halvesOf(uint32_t op) const {
+    return !isEager(op) ? opOf(op).instructions : messages[op].sent ? receiveOf(op) : sendOf(op);
+  }
+
+  void send(uint32_t op, const TransferTimes &times) {
+    messages[op] = {true, times.sent - now, times.arrived};
+    events.push({times.sent, op, Event::kFree});
+    events.push({now + (times.arrived - times.sent), op, Event::kReceivable});
+  }
+
+  /// The receiver's half takes as long as the sender's; bytes that have arrived before wait in a
+  /// buffer.
+  void receive(uint32_t op) {
+    listed.endTime[op] = std::max(messages[op].arrived, now + messages[op].seconds);
+    events.push({listed.endTime[op], op, Event::kArrived});
+  }
+
+  // ---- Queues.
+
   size_t computing(uint32_t instruction) const {
     return queueOf(instruction) / kQueues * kQueues + kCompute;
   }
@@ -127,8 +179,10 @@ private:
   /// Returns the first queue that an op needs and that is busy; `busy.size()` if there is none. If
   /// communication blocks, the next transfer on the blocking queue may start before the previous
   /// bytes have arrived.
-  size_t missingQueue(const ScheduledOp &op) const {
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
+  size_t missingQueue(uint32_t index) const {
+    const ScheduledOp &op = opOf(index);
+    const Span halves = halvesOf(index);
+    for (uint32_t h = halves.begin; h < halves.end; ++h) {
       if (busy[queueOf(h)])
         return queueOf(h);
       if (shares(h) && busy[shared(h)])
@@ -162,9 +216,8 @@ private:
 
   void tryCandidate(ReadyOp candidate) {
     const uint32_t index = candidate.op();
-    const ScheduledOp &op = opOf(index);
     if (waitsForLeader(index) || defers(index)) {
-      if (isFollower(op.cell))
+      if (isFollower(opOf(index).cell))
         blockedOnLeader[index] = 1;
       else
         blockedOnMemory[deviceOf(index)].push_back(index);
@@ -172,7 +225,7 @@ private:
     }
     if (collectives.has(index) && !collectives.isFirst(candidate))
       return offer(candidate.waitedFor);
-    const size_t taken = missingQueue(op);
+    const size_t taken = missingQueue(index);
     if (taken < busy.size()) {
       waitFor(taken, candidate);
       return offer(candidate.waitedFor);
@@ -183,9 +236,8 @@ private:
         candidates.push(next);
   }
 
-  void start(uint32_t index) {
-    const ScheduledOp &op = opOf(index);
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
+  void occupy(const ScheduledOp &op, Span halves) {
+    for (uint32_t h = halves.begin; h < halves.end; ++h) {
       busy[queueOf(h)] = 1;
       if (shares(h))
         busy[shared(h)] = 1;
@@ -195,6 +247,13 @@ private:
         ++holds[queueOf(h) / kQueues];
       }
     }
+  }
+
+  void start(uint32_t index) {
+    const ScheduledOp &op = opOf(index);
+    occupy(op, halvesOf(index));
+    if (isEager(index) && messages[index].sent)
+      return receive(index);
     if (!deferring.empty())
       beginBackward(index);
     if (!leaderOf.empty())
@@ -208,7 +267,9 @@ private:
       listed.ops.push_back(index);
       listed.instructions.push_back(op.instructions);
     }
-    if (times.sent < times.arrived) {
+    if (isEager(index)) {
+      send(index, times);
+    } else if (times.sent < times.arrived) {
       events.push({times.sent, index, Event::kFree});
       events.push({times.arrived, index, Event::kArrived});
     } else {
@@ -239,13 +300,19 @@ private:
   }
 
   void freeQueues(uint32_t index) {
-    const ScheduledOp &op = opOf(index);
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
+    if (!isEager(index))
+      return freeQueues(opOf(index).instructions);
+    freeQueues(sendOf(index));
+    release(sendOf(index));
+  }
+
+  void freeQueues(Span halves) {
+    for (uint32_t h = halves.begin; h < halves.end; ++h) {
       busy[queueOf(h)] = 0;
       if (shares(h))
         busy[shared(h)] = 0;
     }
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h) {
+    for (uint32_t h = halves.begin; h < halves.end; ++h) {
       offer(queueOf(h));
       if (shares(h))
         offer(shared(h));
@@ -254,20 +321,24 @@ private:
 
   /// Unblocks compute and the other queues after the arrival of the last transfer that blocked a
   /// device.
-  void release(const ScheduledOp &op) {
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
+  void release(Span halves) {
+    for (uint32_t h = halves.begin; h < halves.end; ++h)
       if (--holds[queueOf(h) / kQueues] == 0) {
         busy[computing(h)] = 0;
         heldBy[queueOf(h) / kQueues] = SIZE_MAX;
       }
-    for (uint32_t h = op.instructions.begin; h < op.instructions.end; ++h)
+    for (uint32_t h = halves.begin; h < halves.end; ++h)
       offer(computing(h));
   }
 
   void finish(uint32_t index) {
     finished[index] = 1;
-    if (blocks(opOf(index)))
-      release(opOf(index));
+    if (isEager(index)) {
+      freeQueues(receiveOf(index));
+      release(receiveOf(index));
+    } else if (blocks(opOf(index))) {
+      release(opOf(index).instructions);
+    }
     if (index < opCount && !x.next.items.empty())
       finishBefore(x.next[index]);
     if (!next.items.empty())
@@ -503,79 +574,6 @@ private:
     return false;
   }
 
-  // ---- Messages.
-
-  std::string describe(uint32_t op) const {
-    if (opOf(op).instructions.size() == 0)
-      return "the end of all forwards";
-    const Instruction instruction = instructionOf(x, x.ops[op], x.ops[op].instructions.begin);
-    switch (instruction.kind) {
-    case InstructionKind::Compute:
-      switch (instruction.task) {
-      case zorse::bundle::Compute::F:
-        return "F of " + describeCell(x.plan, instruction.cell);
-      case zorse::bundle::Compute::B:
-        return "B of " + describeCell(x.plan, instruction.cell);
-      case zorse::bundle::Compute::W:
-        return "W of " + describeCell(x.plan, instruction.cell);
-      default:
-        break;
-      }
-      break;
-    case InstructionKind::Send: {
-      return std::string("transfer of ") +
-             (instruction.phase == zorse::bundle::BACKWARD ? "gradient of '" : "'") +
-             x.summary.values(instruction.value.id).name() + "', samples " +
-             std::to_string(instruction.value.begin) + "-" + std::to_string(instruction.value.end) +
-             ", from " + x.plan.devices[instruction.id].name + " to " +
-             x.plan.devices[instruction.peer].name;
-    }
-    case InstructionKind::Copy:
-      return "copy of " +
-             (instruction.value.kind == zorse::bundle::Value::ACTIVATION ||
-                      instruction.value.kind == zorse::bundle::Value::ACTIVATION_GRADIENT
-                  ? "'" + x.summary.values(instruction.value.id).name() + "'"
-                  : "state") +
-             " on " + x.plan.devices[instruction.id].name;
-    default:
-      break;
-    }
-    return "instruction on " + x.plan.devices[instruction.id].name;
-  }
-
-  /// Follows unfinished predecessors until one is repeated.
-  std::string describeCycle() const {
-    std::vector<uint32_t> before(missing.size(), kNone);
-    for (const auto *edges : {&x.edges, &order.edges})
-      for (auto [from, to] : *edges)
-        if (!finished[from] && !finished[to] && before[to] == kNone)
-          before[to] = from;
-    uint32_t at = kNone;
-    for (uint32_t op = 0; op < missing.size() && at == kNone; ++op)
-      if (!finished[op] && before[op] != kNone)
-        at = op;
-    std::vector<uint32_t> seen(missing.size(), 0);
-    while (at != kNone && !seen[at]) {
-      seen[at] = 1;
-      at = before[at];
-    }
-    if (at == kNone) // every chain ends with a task that nothing waits for
-      return "the limits of samples in flight or of memory leave no task that can start; this is a "
-             "planner bug: choose another schedule";
-    std::string text = "the order cannot run; this cycle of tasks waits for itself:";
-    uint32_t op = at;
-    size_t lines = 0;
-    do {
-      if (++lines <= 24)
-        text += "\n  " + describe(op) + " waits for";
-      op = before[op];
-    } while (op != at);
-    if (lines > 24)
-      text += "\n  ... " + std::to_string(lines - 24) + " more, then";
-    return text + "\n  " + describe(at) +
-           "\nmove a forward before, or a backward after, the task that waits for it";
-  }
-
   /// Indices after those of the expansion are barriers of the order.
   const ScheduledOp &opOf(uint32_t index) const { return index < opCount ? x.ops[index] : barrier; }
 
@@ -594,10 +592,11 @@ private:
   std::vector<uint8_t> &finished;
   IndexLists &next; ///< edges of the order by the op before
   std::vector<uint8_t> busy;
-  std::vector<size_t> heldBy;   ///< per device: queue that blocks it; empty: communication does not
-                                ///< block
-  std::vector<uint32_t> holds;  ///< per device: number of ops that block it
-  std::vector<uint32_t> heapOf; ///< per queue: index in `waiting`; kNone: no op waited
+  std::vector<size_t> heldBy;  ///< per device: queue that blocks it; empty: communication does not
+                               ///< block
+  std::vector<uint32_t> holds; ///< per device: number of ops that block it
+  std::vector<Message> messages;         ///< by op; empty: the halves of transfers start together
+  std::vector<uint32_t> heapOf;          ///< per queue: index in `waiting`; kNone: no op waited
   std::vector<MinHeap<ReadyOp>> waiting; ///< ops that wait for a queue
   MinHeap<ReadyOp> candidates;           ///< ops that may be able to start
   MinHeap<Event> events;

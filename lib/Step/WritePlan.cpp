@@ -228,11 +228,13 @@ std::string zorse::step::writePlan(const Plan &plan, const bundle::ModelSummary 
     writeOrder(out, plan);
   else
     out += scheduleText(plan);
-  if (!plan.overlapCommunication)
+  if (plan.communication != Communication::Overlapped)
     out += ",\n  \"overlap_communication\": false";
   if (plan.gradientWire != GradientWire::Unrounded)
     out += std::string(",\n  \"gradient_wire\": \"") +
            kGradientWireNames[static_cast<size_t>(plan.gradientWire)] + "\"";
+  if (plan.communication == Communication::Eager)
+    out += ",\n  \"send_protocol\": \"eager\"";
   if (plan.durations) {
     ordered_json durations = {{"forward", plan.durations->forward},
                               {"backward", plan.durations->backward}};

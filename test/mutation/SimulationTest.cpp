@@ -101,7 +101,8 @@ TEST(SimulationOfPrograms, FirstStepIsTheExpansions) {
         [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     bool delayed = (drawn.plan.schedule.kind != step::ScheduleKind::GPipe &&
                     drawn.plan.schedule.kind != step::ScheduleKind::Explicit) ||
-                   !drawn.plan.offload.empty() || !drawn.plan.overlapCommunication || offloads;
+                   !drawn.plan.offload.empty() ||
+                   drawn.plan.communication != step::Communication::Overlapped || offloads;
     bool earlier = delayed && simulation->firstStep < stepTime;
     // A transfer over a short link completes only after earlier receives of its queue over longer
     // links. Orders by time place a receive at its arrival time in the expansion and are therefore
@@ -147,7 +148,7 @@ TEST(SimulationOfPrograms, LevelsAreNearTheExpansion) {
         drawn.plan.cells.begin(), drawn.plan.cells.end(),
         [](const step::Cell &cell) { return cell.activations == step::Activations::Offload; });
     if (drawn.plan.schedule.kind != step::ScheduleKind::GPipe || !drawn.plan.offload.empty() ||
-        !drawn.plan.overlapCommunication || offloads)
+        drawn.plan.communication != step::Communication::Overlapped || offloads)
       continue; // programs do not contain all delays of the others
     const planning::Cluster cluster = randomCluster(drawn.plan, seed);
     auto costs =

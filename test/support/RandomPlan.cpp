@@ -244,7 +244,8 @@ Plan zorse::step::randomPlan(const bundle::ModelSummary &summary, int64_t batch,
   if (training.clip_norm() == 0 && training.loss_scale() == 0 &&
       Random(seed ^ 0x636F6D6D6974ull).chance(60))
     plan.optimizerStep = OptimizerStep::InBackward;
-  plan.overlapCommunication = !Random(seed ^ 0x626C6F636Bull).chance(15);
+  plan.communication = Random(seed ^ 0x626C6F636Bull).chance(15) ? Communication::Rendezvous
+                                                                 : Communication::Overlapped;
   randomActivations(plan, seed);
   return plan;
 }

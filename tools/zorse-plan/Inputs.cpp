@@ -219,13 +219,14 @@ Status zorse::plan::readInputs(Options &o, Inputs &inputs) {
 
 Status zorse::plan::applyPlanOptions(const Options &o, planning::Problem &problem,
                                      std::optional<step::Plan> &plan) {
+  const Result<step::Communication> communication = communicationOf(o, plan ? &*plan : nullptr);
+  if (communication.failed())
+    return communication.error();
+  problem.communication = *communication;
   if (plan) {
-    problem.overlapCommunication = plan->overlapCommunication;
     problem.gradientWire = plan->gradientWire;
     problem.optimizerStep = plan->optimizerStep;
   }
-  if (o.overlap)
-    problem.overlapCommunication = *o.overlap;
   if (!o.compile.gradientWire.empty()) // checked by its option
     problem.gradientWire = *step::gradientWireNamed(o.compile.gradientWire);
   if (o.optimizerInBackward) {
@@ -234,7 +235,7 @@ Status zorse::plan::applyPlanOptions(const Options &o, planning::Problem &proble
     problem.optimizerStep = step::OptimizerStep::InBackward;
   }
   if (plan) {
-    plan->overlapCommunication = problem.overlapCommunication;
+    plan->communication = problem.communication;
     plan->gradientWire = problem.gradientWire;
     plan->optimizerStep = problem.optimizerStep;
   }

@@ -56,6 +56,12 @@ void addSearchOptions(CLI::App &app, plan::Options &o) {
          "a shorter step and less memory, without gradient clipping, skipped steps and loss "
          "scaling (default: after the backward, or as in --plan)")
       ->group(search);
+  app.add_option("--send-protocol", o.sendProtocol,
+                 "with --no-overlap-comm: whether a send waits until the receiver receives "
+                 "(rendezvous) or not (eager, to predict other frameworks)")
+      ->group(search)
+      ->check(CLI::IsMember(
+          std::vector<std::string>(step::kSendProtocols.begin(), step::kSendProtocols.end())));
   app.add_option("--exclude", o.exclude, "devices not to use, separated by commas")
       ->group(search)
       ->delimiter(',');
@@ -152,4 +158,18 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   addGradientWire(app, o.compile);
   addSearchOptions(app, o);
   addRentOptions(app, o);
+}
+
+Result<step::Communication> zorse::plan::communicationOf(const Options &o, const step::Plan *plan) {
+  using step::Communication;
+  const Communication planned = plan ? plan->communication : Communication::Overlapped;
+  const bool overlap = o.overlap.value_or(planned == Communication::Overlapped);
+  if (overlap && !o.sendProtocol.empty())
+    return userError("--send-protocol applies to devices that do not compute while they send: give "
+                     "--no-overlap-comm too");
+  const bool eager = o.sendProtocol.empty() ? planned == Communication::Eager
+                                            : o.sendProtocol == "eager";
+  return overlap ? Communication::Overlapped
+         : eager ? Communication::Eager
+                 : Communication::Rendezvous;
 }

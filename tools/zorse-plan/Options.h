@@ -18,6 +18,7 @@ struct Options {
       objective = "throughput", split, planner = "zorse";
   std::optional<bool> overlap; ///< of communication with computation
   bool optimizerInBackward = false;
+  std::string sendProtocol;    ///< step::kSendProtocols; "": not given
   std::vector<std::string> exclude, compare;
   std::vector<std::string> compareClusters;      ///< cluster files
   bool shop = false;                             ///< choose nodes of the cluster to rent
@@ -32,5 +33,8 @@ struct Options {
 
 /// Adds the flags of `options`, which must outlive parsing.
 void addOptions(CLI::App &app, Options &options);
+
+/// Returns the communication that the flags choose, otherwise the plan's. \param plan  null: none
+Result<step::Communication> communicationOf(const Options &options, const step::Plan *plan);
 
 } // namespace zorse::plan

@@ -73,7 +73,7 @@ struct Problem {
                                                 ///< none themselves
   std::vector<std::string> assumptions = {};    ///< human-readable, about model and memory, for
                                                 ///< reports
-  bool overlapCommunication = true;             ///< Plan::overlapCommunication of every strategy
+  step::Communication communication = step::Communication::Overlapped; ///< of every strategy
   step::GradientWire gradientWire = step::GradientWire::Unrounded; ///< Plan::gradientWire of all
   step::OptimizerStep optimizerStep = step::OptimizerStep::AfterBackward; ///< Plan::optimizerStep
                                                                           ///< of every strategy

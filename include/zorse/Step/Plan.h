@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -219,6 +220,18 @@ inline constexpr uint32_t kDefaultBufferCount = 2, kMaxBufferCount = 1 << 16;
 inline constexpr size_t kMaxRules = size_t(1) << 16; ///< residency rules
 inline constexpr size_t kMaxPlanBytes = size_t(256) << 20;
 
+/// Whether a device computes while it sends and receives, and what a send waits for.
+enum class Communication : uint8_t {
+  Overlapped, ///< transfers and collectives have separate queues and overlap with compute
+  Rendezvous, ///< They block their devices: none of them computes, or takes part in another
+              ///< transfer, until they end. A transfer starts when both ends are ready.
+  Eager,      ///< They block their devices, and the ends of a transfer separately: the sender while
+              ///< it sends, the receiver while it receives. A send does not wait for the receiver.
+              ///< Only simulated: it describes frameworks whose transports buffer.
+};
+/// Values of `send_protocol` in plan.json, without overlap.
+inline constexpr std::initializer_list<const char *> kSendProtocols = {"rendezvous", "eager"};
+
 struct Plan {
   std::string model; ///< ModelSummary.content_hash of the plan's model; "": any model with that
                      ///< number of units.
@@ -236,10 +249,7 @@ struct Plan {
   std::vector<OffloadRule> offload; ///< if several rules set the same field, the last one applies;
                                     ///< none: all state stays on the device
   Schedule schedule;
-  /// If true, transfers and collectives have separate queues and overlap with compute. If false,
-  /// they block their devices: none of them computes, or takes part in another transfer, until they
-  /// end.
-  bool overlapCommunication = true;
+  Communication communication = Communication::Overlapped;
   std::vector<std::vector<TaskId>> order; ///< Explicit only: per device, every F and B (and W) of
                                           ///< its cells exactly once.
   std::optional<CellDurations> durations;

@@ -17,7 +17,7 @@ Problem Problem::of(const bundle::ModelSummary &model,
           modelFunctions,
           memoryOptimizations,
           {},
-          overlapCommunication,
+          communication,
           gradientWire,
           optimizerStep};
 }

@@ -19,9 +19,9 @@ step::Plan emptyPlan(const Problem &problem) {
   plan.model = problem.summary.content_hash();
   plan.batch = problem.batch;
   plan.samplesPerRow = samplesPerRow(problem.summary);
-  plan.overlapCommunication = problem.overlapCommunication;
   plan.optimizerStep = problem.optimizerStep;
   plan.gradientWire = problem.gradientWire;
+  plan.communication = problem.communication;
   plan.devices = planDevices(problem.cluster, productType(problem.summary));
   plan.hostMemory = hostMemory(problem.cluster);
   planLinks(problem.cluster, plan);

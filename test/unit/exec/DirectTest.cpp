@@ -28,8 +28,8 @@ ProgramCase makeDirectCase(int seed, bool copies = true) {
   if (seed % 5 < 3)
     made.plan.gradientWire = seed % 2 ? step::GradientWire::Bf16BetweenNodes
                                       : step::GradientWire::Bf16BetweenSites;
-  made.plan.overlapCommunication = true; // plans without overlap have redundant waits, and removing
-                                         // one is no fault
+  made.plan.communication = step::Communication::Overlapped; // plans without overlap have redundant
+                                                             // waits, and removing one is no fault
   for (size_t d = 0; d < made.plan.devices.size(); ++d) {
     step::PlanDevice &device = made.plan.devices[d];
     device.hostStaged = true;

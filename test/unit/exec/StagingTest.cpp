@@ -121,8 +121,9 @@ const std::vector<Mistake> &mistakes() {
        }},
       {"one wait less",
        [](const ProgramCase &c, Programs &p, Random &r) {
-         if (!c.plan.overlapCommunication) // some waits only prevent overlap of a device's
-                                           // instructions
+         if (c.plan.communication != step::Communication::Overlapped) // some waits only prevent
+                                                                      // overlap of a device's
+                                                                      // instructions
            return false;
          std::vector<bundle::Instruction *> waiting;
          for (size_t d = 0; d < p.size(); ++d)

@@ -112,7 +112,7 @@ TEST(Expand, BlockingCommunication) {
   Plan plan = read(summary, text);
   const auto overlapped = lowerPlan(summary, plan);
   ASSERT_FALSE(overlapped.failed()) << overlapped.message();
-  plan.overlapCommunication = false;
+  plan.communication = Communication::Rendezvous;
   EXPECT_EQ(writePlan(read(summary, writePlan(plan, summary)), summary), writePlan(plan, summary));
   check(summary, plan, "blocking");
   const auto blocking = lowerPlan(summary, plan);

@@ -162,9 +162,32 @@ TEST(PlanText, Activations) {
       "cells[0].activations: expected a text");
 }
 
-TEST(PlanText, Residency) {
+TEST(PlanText, Communication) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "overlap_communication": "async")"),
                  "overlap_communication: expected true or false, got \"async\"");
+  EXPECT_MISTAKE(
+      withCells(kWhole, R"(, "overlap_communication": false, "send_protocol": "buffered")"),
+      "send_protocol: expected \"rendezvous\" or \"eager\", got \"buffered\"");
+  EXPECT_MISTAKE(withCells(kWhole, R"(, "send_protocol": "eager")"),
+                 "send_protocol: it applies to devices that do not compute while they send: add "
+                 "\"overlap_communication\": false, or leave it out");
+  auto communication = [](const char *keys) {
+    const auto summary = syntheticModel();
+    const Result<Plan> plan = readPlan(withCells(kWhole, keys), summary);
+    EXPECT_FALSE(plan.failed()) << plan.message();
+    const Result<Plan> again = readPlan(writePlan(*plan, summary), summary);
+    EXPECT_EQ(again->communication, plan->communication);
+    return plan->communication;
+  };
+  EXPECT_EQ(communication(""), Communication::Overlapped);
+  EXPECT_EQ(communication(R"(, "overlap_communication": false)"), Communication::Rendezvous);
+  EXPECT_EQ(communication(R"(, "overlap_communication": false, "send_protocol": "rendezvous")"),
+            Communication::Rendezvous);
+  EXPECT_EQ(communication(R"(, "overlap_communication": false, "send_protocol": "eager")"),
+            Communication::Eager);
+}
+
+TEST(PlanText, Residency) {
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": {})"), "offload: expected an array");
   EXPECT_MISTAKE(withCells(kWhole, R"(, "offload": [{"optimizer_states": "disk"}])"),
                  "offload[0].optimizer_states: expected \"device\" or \"host\", got \"disk\"");
