@@ -6,6 +6,7 @@
 #include "bundle.pb.h"
 
 #include <cstdint>
+#include <initializer_list>
 #include <iterator>
 #include <map>
 #include <string>
@@ -27,6 +28,16 @@ constexpr size_t speedIndex(bundle::ElementType computeType) {
   return computeType == bundle::F16 ? 1 : computeType == bundle::BF16 ? 2 : 0;
 }
 
+/// Whose kernels the modeled times of a device describe.
+enum class ExecutionMode : uint8_t {
+  Compiled, ///< those that Zorse compiles
+  Tuned,    ///< of a framework with fused kernels for the expensive operations
+  Eager     ///< of a framework that launches every operation separately
+};
+/// Values of `execution_mode`, by ExecutionMode.
+inline constexpr std::initializer_list<const char *> kExecutionModes = {"compiled", "tuned",
+                                                                        "eager"};
+
 struct ClusterDevice {
   std::string name;
   std::string kind = "cpu"; ///< driver that runs the device
@@ -42,7 +53,7 @@ struct ClusterDevice {
                                 ///< 0: a roofline
   double halfPeakRows = 0; ///< roofline: matrix rows (samples x positions) at which products reach
                            ///< half of `flopsPerSecond`
-  bool eager = false; ///< modeled as slow as a framework that launches every operation separately
+  ExecutionMode executionMode = ExecutionMode::Compiled;
   double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: unknown, elementwise work then
                               ///< costs FLOPs only
   double launchOverhead = 0;  ///< seconds of overhead per call of a unit function

@@ -14,4 +14,10 @@ inline constexpr double kThreadBandwidth = 10e9, kDeviceBandwidth = 500e9, kCpuL
 /// V100), 2.5 (OPT 350M, RTX 3090).
 inline constexpr double kEagerTimes = 1.5;
 
+/// Factor on the same times with `execution_mode: tuned`, of frameworks that call tuned kernels for
+/// matrix products and attention and fuse some of the others. It is the median ratio of every
+/// second published step of Composer FSDP, nanotron and InternEvo to the prediction with `compiled`
+/// (test/benchmark/published_steps.py --fit).
+inline constexpr double kTunedTimes = 1.3;
+
 } // namespace zorse::planning

@@ -202,13 +202,15 @@ private:
   void readEfficiency() {
     if (YAML::Node efficiency = fields["execution_mode"]) {
       const std::string name = toName(efficiency, what + ": execution_mode");
-      if (name != "compiled" && name != "eager")
-        fail(efficiency, what +
-                             ": execution_mode: expected compiled (kernels as Zorse makes them) or "
-                             "eager (a framework that launches every operation by "
-                             "itself), got '" +
-                             name + "'");
-      device.eager = name == "eager";
+      const auto mode = std::find(kExecutionModes.begin(), kExecutionModes.end(), name);
+      if (mode == kExecutionModes.end())
+        fail(efficiency,
+             what +
+                 ": execution_mode: expected compiled (kernels as Zorse makes them), tuned (a "
+                 "framework with tuned kernels) or eager (a framework that launches every "
+                 "operation separately), got '" +
+                 name + "'");
+      device.executionMode = static_cast<ExecutionMode>(mode - kExecutionModes.begin());
     }
   }
 

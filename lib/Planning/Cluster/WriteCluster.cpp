@@ -133,8 +133,8 @@ std::string describe(const ClusterDevice &device) {
     put("half_peak_rows", number(device.halfPeakRows));
   else if (device.multiprocessors != known.multiprocessors)
     put("sm_count", std::to_string(device.multiprocessors));
-  if (device.eager)
-    put("execution_mode", "eager");
+  if (device.executionMode != ExecutionMode::Compiled)
+    put("execution_mode", kExecutionModes.begin()[size_t(device.executionMode)]);
   if (device.launchOverhead != known.launchOverhead)
     put("launch_overhead", secondsOf(device.launchOverhead));
   if (device.price > 0)

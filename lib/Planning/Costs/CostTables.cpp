@@ -242,6 +242,19 @@ std::string rooflineSource(const ClusterDevice &device, double speed) {
          (device.memoryBandwidth > 0 ? format(" and %.4g GB/s", device.memoryBandwidth / 1e9) : "");
 }
 
+/// Returns the factor on all modeled times.
+double timeFactor(ExecutionMode mode) {
+  switch (mode) {
+  case ExecutionMode::Compiled:
+    return 1;
+  case ExecutionMode::Tuned:
+    return kTunedTimes;
+  case ExecutionMode::Eager:
+    return kEagerTimes;
+  }
+  return 1;
+}
+
 /// Estimates the curves of all classes. Returns whether any class has attention.
 bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWork> &units,
                    const ClusterDevice &device, double speed, int target, const GpuRates &rates,
@@ -258,8 +271,9 @@ bool estimateUnits(const bundle::ModelSummary &summary, const std::vector<UnitWo
           workOf(unitClass, bundle::UnitFunction::FORWARD, target);
       attention = attention || (forward && forward->attention_flops_per_row() > 0);
     }
-    for (size_t task = 0; task < kUnitTasks && device.eager; ++task)
-      curves[task] = curves[task].scaled(kEagerTimes);
+    for (size_t task = 0; task < kUnitTasks; ++task)
+      if (device.executionMode != ExecutionMode::Compiled)
+        curves[task] = curves[task].scaled(timeFactor(device.executionMode));
   }
   return attention;
 }
@@ -310,7 +324,7 @@ void estimateState(const bundle::ModelSummary &summary, const ClusterDevice &dev
                               : speed;
   const double bandwidth = device.multiprocessors > 0 ? gpuBandwidth(device)
                                                       : device.memoryBandwidth,
-               longer = device.eager ? kEagerTimes : 1;
+               longer = timeFactor(device.executionMode);
   auto elementwise = [&](double flops, double bytes) {
     return Rate{longer * device.launchOverhead,
                 longer * std::max(flops / flopsPerSecond, bandwidth > 0 ? bytes / bandwidth : 0)};
@@ -365,10 +379,12 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary,
   const bool attention = estimateUnits(summary, units, device, speed, target, rates, times.curves);
   times.source = target >= 0 ? "modeled: " + gpuAssumptions(device, rates, attention)
                              : rooflineSource(device, speed);
-  if (device.eager)
-    times.source += format("; all times are multiplied by %.3g, as for a framework that launches "
-                           "every operation (eager)",
-                           kEagerTimes);
+  if (device.executionMode != ExecutionMode::Compiled)
+    times.source += format("; all times are multiplied by %.3g, as for a framework %s",
+                           timeFactor(device.executionMode),
+                           device.executionMode == ExecutionMode::Tuned
+                               ? "with tuned kernels (tuned)"
+                               : "that launches every operation (eager)");
   estimateState(summary, device, speed, pcie, port, times);
   if (profile) {
     applyMeasured(summary, units, *profile, times);

@@ -23,10 +23,10 @@ std::string signatureOf(const bundle::LinkSpec &link) { return link.SerializeAsS
 std::string signatureOf(const Problem &problem, uint32_t d) {
   const ClusterDevice &device = problem.cluster.devices[d];
   std::string text = device.kind + "/" + device.arch + "/" + device.type + "/";
-  for (double number : {double(device.multiprocessors), device.halfPeakRows, double(device.eager),
-                        device.memoryBandwidth, device.launchOverhead, double(device.memory),
-                        double(device.reservedMemory), double(device.threads), device.price,
-                        double(device.deviceToDevice)})
+  for (double number : {double(device.multiprocessors), device.halfPeakRows,
+                        double(device.executionMode), device.memoryBandwidth, device.launchOverhead,
+                        double(device.memory), double(device.reservedMemory),
+                        double(device.threads), device.price, double(device.deviceToDevice)})
     add(text, number);
   for (double speed : device.flopsPerSecond)
     add(text, speed);

@@ -78,13 +78,17 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
                    "half_peak_rows: 0}, {name: own, kind: cuda, flops_per_second: 1e13, sm_count: "
                    "40, execution_mode: eager}, {name: plain, kind: cuda, "
                    "flops_per_second: 1e13, "
-                   "execution_mode: compiled}, {name: cpu, type: cpu-thread}]}]");
-  const uint32_t multiprocessors[] = {108, 0, 0, 40, 0, 0};
-  const double halfRows[] = {0, 100, 0, 0, 0, 0};
+                   "execution_mode: compiled}, {name: cpu, type: cpu-thread}, {name: tuned, type: "
+                   "A100-80, execution_mode: tuned}]}]");
+  const uint32_t multiprocessors[] = {108, 0, 0, 40, 0, 0, 108};
+  const double halfRows[] = {0, 100, 0, 0, 0, 0, 0};
   for (size_t d = 0; d < c.devices.size(); ++d) {
     EXPECT_EQ(c.devices[d].multiprocessors, multiprocessors[d]) << c.devices[d].name;
     EXPECT_EQ(c.devices[d].halfPeakRows, halfRows[d]) << c.devices[d].name;
-    EXPECT_EQ(c.devices[d].eager, c.devices[d].name == "own") << c.devices[d].name;
+    EXPECT_EQ(c.devices[d].executionMode, c.devices[d].name == "own"     ? ExecutionMode::Eager
+                                          : c.devices[d].name == "tuned" ? ExecutionMode::Tuned
+                                                                         : ExecutionMode::Compiled)
+        << c.devices[d].name;
   }
   expectSame(c, read(writeCluster(c)));
   auto device = [](const std::string &keys) {
@@ -96,7 +100,8 @@ TEST(Cluster, WhereTimesOfGpusComeFrom) {
   EXPECT_MISTAKE(device("type: cpu-thread, sm_count: 4"),
                  "expected a device that is a GPU, found one of kind cpu; leave it out");
   EXPECT_MISTAKE(device("type: A100-80, execution_mode: fast"),
-                 "execution_mode: expected compiled (kernels as Zorse makes them) or eager");
+                 "execution_mode: expected compiled (kernels as Zorse makes them), tuned (a "
+                 "framework with tuned kernels) or eager");
 }
 
 // Names as reported by drivers and as written by users.

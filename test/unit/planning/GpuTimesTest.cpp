@@ -3,6 +3,7 @@
 
 #include "LlamaShape.h"
 #include "zorse/Planning/CostModel.h"
+#include "zorse/Planning/DeviceDefaults.h"
 
 #include <gtest/gtest.h>
 
@@ -184,6 +185,21 @@ TEST(GpuTimes, EagerIsSlower) {
                    1.5 * ours.unit(0, 1, UnitTask::Forward, 100));
   EXPECT_DOUBLE_EQ(eager.update(0, {1 << 20}), 1.5 * ours.update(0, {1 << 20}));
   EXPECT_NE(eager.source(0).find("multiplied by 1.5"), std::string::npos) << eager.source(0);
+}
+
+TEST(GpuTimes, TunedIsBetweenCompiledAndEager) {
+  const bundle::ModelSummary summary = llama();
+  const CostModel ours = costs(summary, one("type: A100-80")),
+                  tuned = costs(summary, one("type: A100-80, execution_mode: tuned")),
+                  eager = costs(summary, one("type: A100-80, execution_mode: eager"));
+  for (UnitTask task : {UnitTask::Forward, UnitTask::Backward})
+    for (int64_t rows : {1, 4, 100}) {
+      EXPECT_DOUBLE_EQ(tuned.unit(0, 1, task, rows), kTunedTimes * ours.unit(0, 1, task, rows));
+      EXPECT_LT(tuned.unit(0, 1, task, rows), eager.unit(0, 1, task, rows));
+    }
+  EXPECT_DOUBLE_EQ(tuned.update(0, {1 << 20}), kTunedTimes * ours.update(0, {1 << 20}));
+  EXPECT_NE(tuned.source(0).find("(tuned)"), std::string::npos) << tuned.source(0);
+  EXPECT_EQ(ours.source(0).find("multiplied"), std::string::npos) << ours.source(0);
 }
 
 TEST(GpuTimes, ProfilesGoBefore) {
