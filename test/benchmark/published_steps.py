@@ -130,7 +130,7 @@ def main():
     errors = []
     for (framework, divided), found in sorted(ratios.items()):
         line = f"{framework}, {'with' if divided else 'without'} tensor parallelism: {len(found)} rows, ratio {statistics.median(found):.2f}, {min(found):.2f} to {max(found):.2f}"
-        if not divided and not given.fit:
+        if not divided and not given.fit and len(found) > 1:
             errors += [ratio - 1 for ratio in found[1::2]]
             line += f"; errors of every second row: {', '.join(f'{100 * (ratio - 1):+.0f}' for ratio in found[1::2])} %"
         print(line)
