@@ -111,7 +111,7 @@ struct UnshardInterval {
   int32_t unit = 0;      ///< first unit that reads it
   bool backward = false; ///< only backwards read it
   std::vector<uint32_t> readers;
-  CollectiveOps gather; ///< none: every reader owns all of the group
+  CollectiveOps gather = {}; ///< none: every reader owns all of the group
 };
 
 /// The window of a group for the tasks of one direction. Applies to cells in which `unit` is the

@@ -558,7 +558,8 @@ private:
       for (uint32_t waits : std::exchange(blockedOnMemory[leadingDevice(cell)], {}))
         apply(waits);
     }
-    admit(leadingDevice(cell));
+    const uint32_t leader = leaderOf.empty() ? cell : leaderOf[cell];
+    admit(admission.groups[groupOf[leader]].device); // that of a pipeline has cells of several
   }
 
   /// Admits the cell with the oldest samples among those that wait only for admission, because it

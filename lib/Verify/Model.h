@@ -291,7 +291,7 @@ private:
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Shard>> partialContributions;
   collectives::Placement placement;
   std::vector<std::shared_ptr<const collectives::Tree>> trees; ///< per group
-  bool copies = false;                         ///< some group has a param_dtype
+  bool copies = false;                                         ///< some group has a param_dtype
   std::set<const bundle::UnitInfo *> repeated; ///< some B recomputes only their saved blocks,
                                                ///< without their other results
 

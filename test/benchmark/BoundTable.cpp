@@ -2,7 +2,7 @@
 // planners, and the sensitivity of both to link speeds and efficiencies.
 //
 //     bound-table [--clusters=abcdef] [--models=7b,13b,33b,65b] [--others=1] [--sensitivity=1]
-//                 [--candidates=N] [--seed=N] [--limits=1] [--layouts=1]
+//                 [--candidates=N] [--seed=N] [--limits=1] [--layouts=1] [--wire=bf16]
 //
 // Prints Markdown, each row when it is ready. With --limits, fails if a cell is below this
 // project's goal or below another planner.
@@ -106,12 +106,18 @@ int main(int argc, char **argv) {
       {"clusters", "abcdef"}, {"models", "7b,13b,33b,65b"},
       {"others", "1"},        {"sensitivity", "0"},
       {"candidates", "0"},    {"seed", "1"},
-      {"limits", "0"},        {"layouts", "0"}};
+      {"limits", "0"},        {"layouts", "0"},
+      {"wire", "f32"}};
   readOptions(argc, argv, options);
   const uint32_t candidates =
       static_cast<uint32_t>(std::strtoul(options["candidates"].c_str(), nullptr, 10));
   const uint64_t seed = std::strtoull(options["seed"].c_str(), nullptr, 10);
   const bool others = options["others"] == "1";
+  const Result<step::GradientWire> wire = step::gradientWireNamed(options["wire"]);
+  if (wire.failed()) {
+    std::fprintf(stderr, "--wire: %s\n", wire.message().c_str());
+    return 2;
+  }
 
   std::printf("| cluster | model | η | with links | idle | kernel | balance | recompute | bubble | "
               "exposed | "
@@ -129,7 +135,8 @@ int main(int argc, char **argv) {
     std::stringstream models(options["models"]);
     for (std::string model; std::getline(models, model, ',');) {
       const auto made = llamaOnCluster(setting, model);
-      const Problem problem = made->problem();
+      Problem problem = made->problem();
+      problem.gradientWire = *wire;
       Outcome own = judge(problem, nullptr, candidates, seed);
       ++cells;
       double best = 0;

@@ -4,7 +4,7 @@
 
 Models are given by their dimensions (--model-shape). The prediction is for the whole step of the chosen plan: matmuls, attention, other
 kernels, transfers, updates. Each published value is from one framework at its best settings, with recomputation if
-needed; none is Zorse's.
+needed; none is Zorse's. So devices have `execution_mode: tuned`, the mode of frameworks with tuned kernels.
 
 Fails if a prediction differs from the published value by more than SPREAD, or if the mean ratio is off by more
 than LEAN.
@@ -38,7 +38,7 @@ PUBLISHED = [
 def cluster(folder, kind, count):
     path = os.path.join(folder, f"{kind}-{count}.yaml")
     with open(path, "w") as f:
-        f.write(f"name: {kind}\nnodes:\n  - name: n\n    devices: [{{name: g, type: {kind}, count: {count}}}]\n")
+        f.write(f"name: {kind}\nnodes:\n  - name: n\n    devices: [{{name: g, type: {kind}, count: {count}, execution_mode: tuned}}]\n")
     return path
 
 

@@ -18,7 +18,7 @@ struct Options {
       objective = "throughput", split, planner = "zorse";
   std::optional<bool> overlap; ///< of communication with computation
   bool optimizerInBackward = false;
-  std::string sendProtocol;    ///< step::kSendProtocols; "": not given
+  std::string sendProtocol; ///< step::kSendProtocols; "": not given
   std::vector<std::string> exclude, compare;
   std::vector<std::string> compareClusters;      ///< cluster files
   bool shop = false;                             ///< choose nodes of the cluster to rent

@@ -10,16 +10,8 @@ using namespace zorse::planning;
 Problem Problem::of(const bundle::ModelSummary &model,
                     const bundle::FunctionLibrary *modelFunctions, const Cluster &other,
                     const CostModel &otherCosts) const {
-  return {model,
-          other,
-          otherCosts,
-          batch,
-          modelFunctions,
-          memoryOptimizations,
-          {},
-          communication,
-          gradientWire,
-          optimizerStep};
+  return {model, other,         otherCosts,   batch,        modelFunctions, memoryOptimizations,
+          {},    communication, gradientWire, optimizerStep};
 }
 
 Problem Problem::on(const Cluster &other, const CostModel &otherCosts) const {

@@ -1,5 +1,8 @@
 #include "Ordering.h"
 
+#include <algorithm>
+#include <map>
+#include <numeric>
 #include <unordered_set>
 
 using namespace zorse::step;
@@ -31,11 +34,52 @@ void zorse::step::fillWithWeights(const PlanLowering &x, Order &order) {
           priorityOf(kBubbleFillPriority, x.plan.cells[c].sampleBegin, x.plan.cells[c].unitBegin);
 }
 
+namespace {
+
+/// Joins devices that compute the same samples: those of one pipeline.
+class PipelineFinder {
+public:
+  explicit PipelineFinder(const PlanLowering &x) : x(x), parent(x.plan.devices.size()) {
+    std::iota(parent.begin(), parent.end(), 0u);
+    const CellIndices front = x.cellsByBegin[0]; // by first sample; together they have all samples
+    for (const Cell &cell : x.plan.cells) {
+      auto at = std::upper_bound(
+          front.begin(), front.end(), cell.sampleBegin,
+          [&](int64_t sample, uint32_t c) { return sample < x.plan.cells[c].sampleEnd; });
+      for (; at != front.end() && x.plan.cells[*at].sampleBegin < cell.sampleEnd; ++at)
+        parent[of(cell.device)] = of(x.plan.cells[*at].device);
+    }
+  }
+
+  /// Returns a device of the pipeline, the same for all of its devices.
+  uint32_t of(uint32_t device) {
+    while (parent[device] != device)
+      device = parent[device] = parent[parent[device]];
+    return device;
+  }
+
+private:
+  const PlanLowering &x;
+  std::vector<uint32_t> parent;
+};
+
+} // namespace
+
 void zorse::step::admitFrontCells(const PlanLowering &x, size_t cells, Admission &admission) {
-  int64_t rows = 1;
-  for (uint32_t c : x.cellsByBegin[0])
-    rows = std::max(rows, x.plan.cells[c].rows());
-  const CellIndices front = x.cellsByBegin[0];
-  admission.groups.push_back(
-      {0, {front.begin(), front.end()}, static_cast<double>(rows) * static_cast<double>(cells)});
+  PipelineFinder pipelines(x);
+  std::map<uint32_t, size_t> groupOf; // by device of a pipeline
+  std::vector<int64_t> rows;          // of the largest cell, by group
+  const size_t first = admission.groups.size();
+  for (uint32_t c : x.cellsByBegin[0]) {
+    const Cell &cell = x.plan.cells[c];
+    const auto [group, isNew] = groupOf.try_emplace(pipelines.of(cell.device), rows.size());
+    if (isNew) {
+      rows.push_back(1);
+      admission.groups.push_back({cell.device, {}, 0});
+    }
+    rows[group->second] = std::max(rows[group->second], cell.rows());
+    admission.groups[first + group->second].cells.push_back(c);
+  }
+  for (size_t g = 0; g < rows.size(); ++g)
+    admission.groups[first + g].maxRows = static_cast<double>(rows[g]) * static_cast<double>(cells);
 }

@@ -19,8 +19,8 @@ void fillWithWeights(const PlanLowering &x, Order &order);
 void orderByTime(const PlanLowering &x, const Schedule &schedule, const std::vector<uint64_t> &less,
                  Order &order);
 
-/// Limits the forwards of the first units in flight to `cells`, each counted with the rows of the
-/// largest cell.
+/// Limits the forwards of the first units in flight to `cells` in each pipeline, each counted with
+/// the rows of the pipeline's largest cell.
 void admitFrontCells(const PlanLowering &x, size_t cells, Admission &admission);
 
 } // namespace zorse::step

@@ -40,8 +40,8 @@ inline void expectSame(const Cluster &a, const Cluster &b) {
     auto all = [](const ClusterDevice &v) {
       return std::make_tuple(v.name, v.kind, v.arch, v.gpu, v.type, v.node, v.flopsPerSecond[0],
                              v.flopsPerSecond[1], v.flopsPerSecond[2], v.multiprocessors,
-                             v.halfPeakRows, v.executionMode, v.memoryBandwidth, v.launchOverhead, v.memory,
-                             v.reservedMemory, v.threads, v.price);
+                             v.halfPeakRows, v.executionMode, v.memoryBandwidth, v.launchOverhead,
+                             v.memory, v.reservedMemory, v.threads, v.price);
     };
     EXPECT_EQ(all(x), all(y)) << x.name;
   }

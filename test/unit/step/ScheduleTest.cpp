@@ -68,6 +68,26 @@ TEST(Schedule, OneForwardOneBackwardKeepsFewCellsAlive) {
   EXPECT_GT(gpipe->devices[0].plannedBytes, graph->devices[0].plannedBytes);
 }
 
+/// Several chunks on a device: pipelines do not wait for each other.
+TEST(Schedule, PipelinesOfChunksRunTogether) {
+  auto summary = syntheticModel();
+  makeEqual(summary);
+  auto stepOf = [&](uint32_t replicas) {
+    Plan plan = stages(int(replicas), 4 * replicas);
+    for (uint32_t d = 0; d < replicas; ++d)
+      for (int32_t chunk = 0; chunk < 3; ++chunk)
+        assignMicroBatches(2 * chunk, 2 * chunk + 2, 4 * d, {{d, 4, 1}}, plan.cells);
+    auto graph = lowerPlan(summary, plan);
+    EXPECT_FALSE(graph.failed()) << graph.message();
+    for (uint32_t d = 0; d < replicas; ++d)
+      EXPECT_LE(graph->devices[d].memory.peakInFlightCells, 3u * 3);
+    return graph->stepTime;
+  };
+  const double alone = stepOf(1); // 4 micro-batches of 6 units, each (1 + 2) ms
+  EXPECT_NEAR(alone, 4 * 6 * 3e-3, 2e-3);
+  EXPECT_NEAR(stepOf(8), alone, 2e-3);
+}
+
 /// Counted in samples, the order of stages does not deadlock on any uneven grid; lowerPlan never
 /// needs the fallback to list scheduling.
 TEST(Schedule, OneForwardOneBackwardRunsOnUnevenGrids) {
