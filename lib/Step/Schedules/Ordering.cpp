@@ -39,7 +39,7 @@ namespace {
 /// Joins devices that compute the same samples: those of one pipeline.
 class PipelineFinder {
 public:
-  explicit PipelineFinder(const PlanLowering &x) : x(x), parent(x.plan.devices.size()) {
+  explicit PipelineFinder(const PlanLowering &x) : parent(x.plan.devices.size()) {
     std::iota(parent.begin(), parent.end(), 0u);
     const CellIndices front = x.cellsByBegin[0]; // by first sample; together they have all samples
     for (const Cell &cell : x.plan.cells) {
@@ -59,7 +59,6 @@ public:
   }
 
 private:
-  const PlanLowering &x;
   std::vector<uint32_t> parent;
 };
 
