@@ -147,6 +147,7 @@ public:
           continue;
         }
         std::vector<RoundedTerm> terms;
+        terms.reserve(sources.size());
         for (const void *source : sources)
           terms.push_back({source, /*isBf16=*/false});
         sumOfRounded(reinterpret_cast<float *>(target), terms, shard.size());

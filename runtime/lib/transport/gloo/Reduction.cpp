@@ -90,6 +90,7 @@ private:
     if (!rounds_)
       return rankedSum(type_, target, addends, int64_t(bytes / bytesOf(type_)));
     std::vector<RoundedTerm> terms;
+    terms.reserve(sources_.size());
     for (size_t s = 0; s < sources_.size(); ++s)
       terms.push_back({addends[s], /*isBf16=*/sources_[s].remote != nullptr});
     sumOfRounded(reinterpret_cast<float *>(target), terms, int64_t(bytes / sizeof(uint16_t)));
@@ -182,8 +183,8 @@ private:
     return out_.back().offer(part, block);
   }
   void round(std::byte *block, size_t offset, size_t bytes) const {
-    roundToBf16(reinterpret_cast<uint16_t *>(block), term_ + offset / sizeof(uint16_t),
-                int64_t(bytes / sizeof(uint16_t)));
+    const size_t first = offset / sizeof(uint16_t), count = bytes / sizeof(uint16_t);
+    roundToBf16(reinterpret_cast<uint16_t *>(block), term_ + first, int64_t(count));
   }
 
   Messenger &messenger_;
