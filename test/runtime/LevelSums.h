@@ -168,6 +168,7 @@ inline std::string differenceOf(const LevelSum &sum, uint64_t step,
                                 std::vector<std::unique_ptr<Transport>> transports) {
   std::vector<Result<Bytes>> found(transports.size(), Result<Bytes>(internalError("did not run")));
   std::vector<std::thread> threads;
+  threads.reserve(transports.size());
   for (uint32_t device = 0; device < transports.size(); ++device)
     threads.emplace_back([&, device] {
       found[device] = perform(sum, device, step, *transports[device]);

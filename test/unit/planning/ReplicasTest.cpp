@@ -41,6 +41,7 @@ struct Pipelines {
   std::vector<bool> replicas() const {
     const ReplicaFinder finder = found();
     std::vector<bool> list;
+    list.reserve(strategy.pipelines.size());
     for (size_t p = 0; p < strategy.pipelines.size(); ++p)
       list.push_back(finder.isReplica(p));
     return list;
