@@ -149,6 +149,7 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     max_micro_batch_size: int
     pipeline_schedule: str
     overlap_comm: bool
+    send_protocol: Literal["rendezvous", "eager"]
     split_backward: Literal["yes", "no"]
     exclude: Sequence[str]
     no_memory_optimizations: bool

@@ -146,15 +146,38 @@ struct Routines {
       expect("sum " + std::to_string(i), at<double>(function, bundle::LOCAL_METRICS)[i], want[i]);
   }
 
-  void cast(int index, const bundle::CompiledFunction &function, mlir::Type half) {
-    auto *x = at<float>(function, bundle::STATE);
+  /// Adds bf16 terms in f32, in their order; the first one may be an f32 sum.
+  void sumOfRounded(int index, const bundle::CompiledFunction &function, mlir::Type bf16) {
+    const uint32_t terms = uint32_t(function.arguments_size()) - 1;
+    std::vector<float> want(static_cast<size_t>(rows));
+    for (uint32_t term = 0; term < terms; ++term)
+      for (int64_t i = 0; i < rows; ++i) {
+        float value = float(std::ldexp(number(), int(sizes.below(40)) - 20));
+        if (function.arguments(int(term)).bytes().per_row() == sizeof value) {
+          at<float>(function, bundle::CONTRIBUTION, term)[i] = value;
+        } else {
+          const uint16_t rounded = test::halfOf(double(value), bf16);
+          at<uint16_t>(function, bundle::CONTRIBUTION, term)[i] = rounded;
+          value = float(test::numberOf(rounded, bf16));
+        }
+        want[size_t(i)] = term == 0 ? value : want[size_t(i)] + value;
+      }
+    if (!run(index))
+      return;
+    for (int64_t i = 0; i < rows; ++i)
+      expect("sum", double(at<float>(function, bundle::SUM)[i]), double(want[size_t(i)]));
+  }
+
+  /// \param from, to  kinds of the f32 and of the rounded argument
+  void cast(int index, const bundle::CompiledFunction &function, mlir::Type half,
+            bundle::ArgumentKind from, bundle::ArgumentKind to) {
+    auto *x = at<float>(function, from);
     for (int64_t i = 0; i < rows; ++i)
       x[i] = float(special(std::ldexp(number(), int(sizes.below(60)) - 30)));
     if (!run(index))
       return;
     for (int64_t i = 0; i < rows; ++i)
-      expect("copy " + std::to_string(i),
-             test::numberOf(at<uint16_t>(function, bundle::PARAMETER)[i], half),
+      expect("copy " + std::to_string(i), test::numberOf(at<uint16_t>(function, to)[i], half),
              test::numberOf(test::halfOf(double(x[i]), half), half));
   }
 
@@ -245,8 +268,8 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
                                ? 20000 + sizes.index
                                : sizes.columns() * (sizes.index % 3 == 1 ? 3 : 1);
   Routines all{sizes, machine, *compiled, scales, elements, {}, {}};
-  const mlir::Type half = type == "bf16" ? mlir::Type(mlir::BFloat16Type::get(context.get()))
-                                         : mlir::Type(mlir::Float16Type::get(context.get()));
+  const mlir::Type bf16 = mlir::BFloat16Type::get(context.get()),
+                   half = type == "bf16" ? bf16 : mlir::Float16Type::get(context.get());
   for (int i = 0; i < compiled->library.functions_size() && all.outcome.problem.empty(); ++i) {
     const bundle::CompiledFunction &function = compiled->library.functions(i);
     all.prepare(function);
@@ -255,13 +278,18 @@ Outcome conformance::runRoutines(Sizes &sizes, const std::string &type, Machine 
     else if (function.name() == "sum_loss")
       all.sumLoss(i, function);
     else if (function.name() == "cast")
-      all.cast(i, function, half);
+      all.cast(i, function, half, bundle::STATE, bundle::PARAMETER);
+    else if (function.name() == codegen::kRoundTermsName)
+      all.cast(i, function, bf16, bundle::CONTRIBUTION, bundle::SUM);
     else if (function.name() == "scale_seeds")
       all.scaleSeeds(i, function);
     else if (function.name() == "decide")
       all.decide(i, function);
     else if (function.name().rfind("sum.f64", 0) == 0)
       all.rankedSum<double>(i, function);
+    else if (function.name().rfind("sum.f32.of_bf16", 0) == 0 ||
+             function.name().rfind("sum.f32.more_bf16", 0) == 0)
+      all.sumOfRounded(i, function, bf16);
     else if (function.name().rfind("sum.f32", 0) == 0)
       all.rankedSum<float>(i, function);
     else
