@@ -67,7 +67,7 @@ def compare(folder, model, words, precision, cluster, more=()):
     programs = call("zorse-compile", *flags, "--emit", "exec").splitlines()
     pipeline = call("zorse-compile", *flags, "--emit", "pipeline").strip()
     call("zorse-compile", *flags, "--compile-to", "plan", "--dump-dir", dump)
-    functions, rest = pipeline.split(",zorse-plan,")
+    functions, rest = re.split(r",zorse-plan(?:\{[^}]*\})?,", pipeline)
     call("zorse-opt", graph, f"--pass-pipeline={functions})", "--mlir-use-nameloc-as-prefix", "--mlir-elide-elementsattrs-if-larger=32", "-o", made)
     shown = call("zorse-opt", made, f"--pass-pipeline=builtin.module(zorse-plan,{rest[:-1]},zorse-show-programs)", "-o", os.devnull).splitlines()
     if [line.strip() for line in shown if line] != [line.strip() for line in programs if line]:

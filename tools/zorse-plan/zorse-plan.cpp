@@ -187,7 +187,7 @@ std::vector<uint32_t> devicesIn(const planning::Cluster &larger, const planning:
 }
 
 /// Returns what limits the plan, and the effect of other clusters. The search is repeated for
-/// those from the strategies `search.starts`, with a part of the budget, unless devices are
+/// those from the strategies `search.starts`, briefly unless the plan was given, unless devices are
 /// excluded; with groups if the plan has some.
 std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
                                           const WholeProblem &undivided, const step::Plan &plan,
@@ -207,7 +207,7 @@ std::vector<planning::Reason> explainPlan(const planning::Problem &problem,
     planning::SearchOptions quick = search;
     quick.progress = nullptr;
     quick.excluded.clear();
-    quick.ranks = true;
+    quick.ranks = !given; // a search that starts from the best plan is short
     for (planning::Strategy &start : quick.starts)
       start = planning::withDevices(std::move(start), devicesIn(other, whole.cluster));
     if (maxGroup > 1 && undivided.divisible) {
