@@ -112,46 +112,87 @@ Result<KernelFile> readKernels(const BundleView &bundle, const FunctionLibrary &
   return KernelFile{bundle.directory + "/" + name, std::move(*bytes)};
 }
 
-Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weights) {
+namespace {
+
+WeightData weightOf(const nlohmann::json &entry) {
+  WeightData weight;
+  weight.name = entry.at("name");
+  weight.type = entry.at("type");
+  weight.shape = entry.at("shape").get<std::vector<int64_t>>();
+  if (entry.contains("permutation"))
+    weight.permutation = entry.at("permutation").get<std::vector<int64_t>>();
+  weight.file = entry.at("file");
+  weight.offset = entry.at("offset");
+  weight.size = entry.at("bytes");
+  return weight;
+}
+
+} // namespace
+
+Result<StoredWeights> readWeightTable(const BundleView &bundle) {
   const std::string name = bundle.directory + "/weights.json";
   Result<std::string> text = readListed(bundle, "weights.json");
   if (text.failed())
     return text.error();
-  std::map<std::string, std::string> files;
-  std::map<std::string, WeightData> stored;
+  StoredWeights stored;
   try {
-    nlohmann::json table = nlohmann::json::parse(*text);
-    if (table.at("references").get<bool>())
-      return false;
+    const nlohmann::json table = nlohmann::json::parse(*text);
+    stored.references = table.at("references").get<bool>();
+    if (table.contains("hub"))
+      if (Status status = fromJson(table.at("hub"), stored.hub); status.failed())
+        return userError(name + ": " + status.message());
     for (const nlohmann::json &entry : table.at("parameters")) {
-      WeightData weight;
-      weight.name = entry.at("name");
-      weight.type = entry.at("type");
-      weight.shape = entry.at("shape").get<std::vector<int64_t>>();
-      if (entry.contains("permutation"))
-        weight.permutation = entry.at("permutation").get<std::vector<int64_t>>();
-      const std::string file = entry.at("file");
-      if (!files.count(file)) {
-        Result<std::string> bytes = readListed(bundle, file);
-        if (bytes.failed())
-          return bytes.error();
-        files[file] = std::move(*bytes);
-      }
-      const uint64_t offset = entry.at("offset"), bytes = entry.at("bytes");
-      if (offset > files[file].size() || bytes > files[file].size() - offset)
-        return userError(name + ": '" + weight.name + "' lies outside " + file);
-      weight.bytes = files[file].substr(offset, bytes);
-      stored[weight.name] = std::move(weight);
+      WeightData weight = weightOf(entry);
+      if (entry.contains("hub"))
+        if (Status status = fromJson(entry.at("hub"), weight.hub); status.failed())
+          return userError(name + ": " + status.message());
+      stored.weights.push_back(std::move(weight));
     }
   } catch (const nlohmann::json::exception &exception) {
     return userError(name + ": is not the weights list of a bundle: " + exception.what());
   }
+  return stored;
+}
+
+Status readStoredBytes(const BundleView &bundle, std::vector<WeightData> &weights) {
+  std::map<std::string, std::string> files;
+  for (WeightData &weight : weights) {
+    if (weight.file.empty() || !bundle.files.count(weight.file))
+      continue;
+    if (!files.count(weight.file)) {
+      Result<std::string> bytes = readListed(bundle, weight.file);
+      if (bytes.failed())
+        return bytes.error();
+      files[weight.file] = std::move(*bytes);
+    }
+    const std::string &bytes = files[weight.file];
+    if (weight.offset > bytes.size() || weight.size > bytes.size() - weight.offset)
+      return userError(bundle.directory + "/weights.json: '" + weight.name + "' lies outside " +
+                       weight.file);
+    weight.bytes = bytes.substr(weight.offset, weight.size);
+    weight.file.clear();
+  }
+  return Status::success();
+}
+
+Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weights) {
+  Result<StoredWeights> table = readWeightTable(bundle);
+  if (table.failed())
+    return table.error();
+  if (table->references)
+    return false;
+  if (Status status = readStoredBytes(bundle, table->weights); status.failed())
+    return status;
+  std::map<std::string, WeightData> stored;
+  for (WeightData &weight : table->weights)
+    stored[weight.name] = std::move(weight);
   for (WeightData &weight : weights) {
     auto found = stored.find(weight.name);
     if (found == stored.end() || found->second.shape != weight.shape ||
         found->second.permutation != weight.permutation)
-      return userError(name + ": has no bytes of the right shape for parameter '" + weight.name +
-                       "'");
+      return userError(bundle.directory +
+                       "/weights.json: has no bytes of the right shape for parameter '" +
+                       weight.name + "'");
     found->second.hub = weight.hub; // hub names are read from the model's file, like everything
                                     // except the numbers
     weight = std::move(found->second);

@@ -57,6 +57,8 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
   write("weights.json", weights->dump(1) + "\n");
   write("plan.json", c.plan);
   write("cluster.yaml", c.cluster);
+  if (!c.profile.empty())
+    write("profile.json", c.profile);
   if (c.topology.nodes_size() > 0)
     write("topology.pb", serialize(c.topology));
   write("summary.pb", serialize(c.summary));
@@ -97,10 +99,10 @@ Result<std::string> writeFiles(const BundleContents &c, const std::string &direc
 /// would be lost.
 std::string notABundle(const std::string &directory) {
   static const std::set<std::string> known = {
-      "manifest.json", kDigestFile,           "plan.json",
-      "cluster.yaml",  "topology.pb",         "summary.pb",
-      "programs",      "host_staged",         "kernels",
-      "weights.json",  "weights.safetensors", "constants.safetensors"};
+      "manifest.json",        kDigestFile,   "plan.json",    "cluster.yaml",
+      "profile.json",         "topology.pb", "summary.pb",   "programs",
+      "host_staged",          "kernels",     "weights.json", "weights.safetensors",
+      "constants.safetensors"};
   std::error_code failure;
   if (!fs::exists(directory + "/manifest.json", failure))
     return "is not a bundle";

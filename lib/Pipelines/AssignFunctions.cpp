@@ -150,8 +150,7 @@ void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary 
   nameRoundedSums(summary, index);
 }
 
-std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan,
-                                  bool split) {
+std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan) {
   std::set<std::string> parts;
   if (plan.gradientWire == step::GradientWire::Unrounded) {
     parts.insert(codegen::kRoundTermsName);
@@ -166,7 +165,7 @@ std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const ste
           true;
   for (auto [unitClass, isRepeated] : llvm::zip(summary.classes(), repeated)) {
     using Function = bundle::UnitFunction;
-    if (!split && !plan.schedule.splitBackward)
+    if (!plan.schedule.splitBackward)
       for (Function::Task task : {Function::INPUT_GRADIENTS, Function::WEIGHT_GRADIENTS})
         parts.insert(functionName(unitClass, task));
     if (!isRepeated)

@@ -25,8 +25,7 @@ std::string levelTargets(mlir::MLIRContext *context,
 void nameFunctions(bundle::ModelSummary &summary, const bundle::FunctionLibrary &library);
 
 /// Returns the compiled functions of parts of backwards and forwards, and of sums of rounded terms,
-/// that the plan does not call. \param split  keep those of parts of split backwards
-std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan,
-                                  bool split);
+/// that the plan does not call.
+std::set<std::string> unusedParts(const bundle::ModelSummary &summary, const step::Plan &plan);
 
 } // namespace zorse::pipelines

@@ -125,9 +125,10 @@ void fill(TrainPipelineOptions &passOptions, const CompileOptions &options, cons
   passOptions.profiles = options.profiles;
   passOptions.plan = options.plan;
   passOptions.gradientWire = options.gradientWire;
+  passOptions.near = options.near.empty() ? "" : options.near + "/plan.json";
   passOptions.architectures = {codegen::resolveArch(options.arch)};
   passOptions.simulateOnly = options.simulateOnly;
-  passOptions.keepSplit = options.compileSplitBackward;
+  passOptions.keepAll = options.allFunctions;
   passOptions.threads = options.threads;
   passOptions.cache = options.emit != Emit::Llvm; // cached kernels have no text
 }
@@ -161,7 +162,12 @@ bool runPasses(Session &session, const Model &model) {
     buildTrainPipeline(passes, passOptions);
     return &*std::prev(passes.end());
   };
-  for (int stage = 1; stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
+  // The module of a bundle has the functions and the machine code of all stages before the plan.
+  const bool compiled = !options.near.empty();
+  for (int stage = compiled ? int(Stage::Plan) : 1;
+       stage <= std::min(int(session.last), int(Stage::Verified)); ++stage) {
+    if (compiled && Stage(stage) == Stage::Kernels)
+      continue;
     Pass *end = add(Stage(stage - 1), Stage(stage));
     if (Stage(stage) == Stage::Lowered &&
         (options.emit == Emit::Llvm || options.last == Stage::Lowered))
@@ -176,7 +182,9 @@ bool runPasses(Session &session, const Model &model) {
 /// Runs all stages up to the last one, without writing the bundle. Returns nothing after an error
 /// message.
 std::optional<Model> makeModule(Session &session) {
-  std::optional<Model> model = importModel(session.options, session.context);
+  std::optional<Model> model = session.options.near.empty()
+                                   ? importModel(session.options, session.context)
+                                   : modelOfBundle(session.options, session.context);
   if (!model)
     return std::nullopt;
   session.progress.end(Stage::Graph, *model->imported.module);

@@ -1,6 +1,7 @@
 // Phases of a compilation before and after its passes.
 #pragma once
 
+#include "zorse/Bundle/BundleReader.h"
 #include "zorse/Bundle/BundleWriter.h"
 #include "zorse/Import/ONNX/Import.h"
 #include "zorse/Pipelines/Compile.h"
@@ -27,6 +28,14 @@ struct Model {
 
 /// Returns nothing after an error message. A remark of the context summarizes the import.
 std::optional<Model> importModel(const CompileOptions &options, mlir::MLIRContext &context);
+
+/// --near: returns the model of a bundle, with compiled functions and machine code. Its module is
+/// at Stage::Kernels, but without a plan. Returns nothing after an error message.
+std::optional<Model> modelOfBundle(const CompileOptions &options, mlir::MLIRContext &context);
+
+/// --near: returns the initial weights of the bundle `options.near`: as bytes if the bundle
+/// contains them, unless options.weights is Reference.
+Result<bundle::StoredWeights> weightsOfBundle(const CompileOptions &options);
 
 /// Searches for a plan, also with groups of up to options.tensorParallelSize devices.
 /// \param module  after zorse-lower-functions

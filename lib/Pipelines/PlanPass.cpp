@@ -37,7 +37,19 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
   return plan;
 }
 
-Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows, Wire wire) {
+Result<planning::SearchResult> nearbyPlan(planning::Problem &problem, const std::string &near) {
+  Result<step::Plan> old = step::readPlanFile(near, problem.summary);
+  if (old.failed())
+    return old.error();
+  problem.communication = old->communication;
+  problem.gradientWire = old->gradientWire;
+  problem.optimizerStep = old->optimizerStep;
+  return planning::searchPlan(problem, {});
+}
+
+/// \param near  path of a plan on other devices, which is adapted to these; empty: none
+Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows, Wire wire,
+                                const std::string &near) {
   // Programs use the workspace of their compiled functions. The planner uses the measured workspace
   // if it is larger, because libraries allocate additional memory.
   bundle::ModelSummary counted = inputs.summary;
@@ -51,7 +63,8 @@ Result<step::Plan> searchedPlan(PlanInputs &inputs, int64_t rows, Wire wire) {
     return userError(inputs.clusterFile + ": " + costs.message());
   planning::Problem problem{counted, inputs.cluster, *costs, rows, &inputs.library};
   problem.gradientWire = wire.value_or(problem.gradientWire);
-  Result<planning::SearchResult> found = planning::searchPlan(problem, planning::SearchOptions());
+  Result<planning::SearchResult> found = near.empty() ? planning::searchPlan(problem, {})
+                                                      : nearbyPlan(problem, near);
   if (found.failed())
     return userError(inputs.clusterFile + ": no plan was found: " + found.message());
   return std::move(found->plan);
@@ -84,14 +97,17 @@ struct MakePlanPass : pipelines::impl::MakePlanBase<MakePlanPass> {
       wire = *named;
     }
     Result<step::Plan> plan = file ? givenPlan(*inputs, *file, rows, wire)
-                                   : searchedPlan(*inputs, rows, wire);
+                                   : searchedPlan(*inputs, rows, wire, near);
     if (plan.failed())
       return plan.error();
     module->setAttr(units::kPlanAttr,
                     fileAttr(&getContext(), {file ? file->path : inputs->clusterFile,
                                              step::writePlan(*plan, inputs->summary)}));
     std::string remark = counted(plan->cells.size(), "cell") + " on " +
-                         counted(plan->devices.size(), "device") + (file ? "" : " (searched)");
+                         counted(plan->devices.size(), "device") +
+                         (file           ? ""
+                          : near.empty() ? " (searched)"
+                                         : " (adapted)");
     for (const std::string &line : inputs->assumptions)
       remark += "; " + line;
     emitRemark(module.getLoc(), remark);

@@ -84,7 +84,8 @@ struct DropUnusedFunctionsPass : pipelines::impl::DropUnusedFunctionsBase<DropUn
         return signalPassFailure();
       }
     dropTargets(targets, planned);
-    const std::set<std::string> parts = unusedParts(planned.summary, planned.plan, keepSplit);
+    const std::set<std::string> parts = keepAll ? std::set<std::string>()
+                                                : unusedParts(planned.summary, planned.plan);
     for (Target &target : targets) {
       auto &functions = *target.library.mutable_functions();
       functions.erase(llvm::remove_if(functions,

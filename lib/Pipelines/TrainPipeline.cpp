@@ -48,8 +48,9 @@ void buildTrainPipeline(OpPassManager &passes, const TrainPipelineOptions &optio
   if (makes(Stage::Lowered))
     passes.addPass(createLowerFunctions({list(options.architectures), options.simulateOnly}));
   if (makes(Stage::Plan)) {
-    passes.addPass(createMakePlan({options.gradientWire}));
-    passes.addPass(createDropUnusedFunctions({options.keepSplit}));
+    passes.addPass(createMakePlan({options.gradientWire, options.near}));
+    if (options.near.empty()) // otherwise the module has the machine code of all functions
+      passes.addPass(createDropUnusedFunctions({options.keepAll}));
   }
   // Kernels are compiled after the plan. A plan without split backwards needs half of the backward
   // kernels, and a rejected plan needs none.

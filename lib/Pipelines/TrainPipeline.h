@@ -37,6 +37,8 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
                            llvm::cl::init("")};
   Option<std::string> gradientWire{*this, "gradient-wire", llvm::cl::desc("Option of zorse-plan"),
                                    llvm::cl::init("")};
+  Option<std::string> near{*this, "near", llvm::cl::desc("Option of zorse-plan"),
+                           llvm::cl::init("")};
   Option<autodiff::RecomputePolicy> save{
       *this, "save", llvm::cl::desc("Activations that forwards save for their backwards"),
       llvm::cl::init(autodiff::RecomputePolicy::MinCut), autodiff::savePolicies()};
@@ -49,9 +51,8 @@ struct TrainPipelineOptions : mlir::PassPipelineOptions<TrainPipelineOptions> {
                             llvm::cl::init(false)};
 
   static llvm::cl::ValuesClass stages();
-  Option<bool> keepSplit{*this, "keep-split",
-                         llvm::cl::desc("Option of zorse-drop-unused-functions"),
-                         llvm::cl::init(false)};
+  Option<bool> keepAll{*this, "keep-all", llvm::cl::desc("Option of zorse-drop-unused-functions"),
+                       llvm::cl::init(false)};
   Option<unsigned> threads{*this, "threads", llvm::cl::desc("Option of zorse-compile-kernels"),
                            llvm::cl::init(2)};
   Option<bool> cache{*this, "cache", llvm::cl::desc("Option of zorse-compile-kernels"),

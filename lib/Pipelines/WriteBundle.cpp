@@ -41,9 +41,32 @@ static Status addModule(ModuleOp module, bundle::BundleContents &contents) {
   contents.model = planned.summary.name();
   contents.plan = fileOf(module->getAttr(units::kPlanAttr))->text;
   contents.cluster = fileOf(module->getAttr(units::kClusterAttr))->text;
+  if (planned.profile)
+    contents.profile = planning::writeProfile(*planned.profile);
   contents.topology = planned.costs->topology();
   contents.summary = std::move(planned.summary);
   return addTargets(module, contents);
+}
+
+/// Adds the initial weights, or where they are.
+static Status addWeights(const CompileOptions &options, const ImportedModel &imported,
+                         bundle::BundleContents &contents) {
+  if (!options.near.empty()) {
+    Result<bundle::StoredWeights> stored = weightsOfBundle(options);
+    if (stored.failed())
+      return stored.error();
+    contents.weights = std::move(stored->weights);
+    contents.hub = std::move(stored->hub);
+    return Status::success();
+  }
+  Result<std::vector<bundle::WeightData>> weights = collectWeights(imported, contents.summary);
+  if (weights.failed())
+    return weights.error();
+  contents.weights = std::move(*weights);
+  contents.hub.buffers = imported.hub.buffers;
+  if (const auto &lora = imported.hub.lora)
+    contents.hub.lora = bundle::Lora{lora->rank, lora->alpha, lora->targets, lora->fanInFanOut};
+  return Status::success();
 }
 
 Result<std::string> writeBundle(const CompileOptions &options, const ImportedModel &imported) {
@@ -53,13 +76,8 @@ Result<std::string> writeBundle(const CompileOptions &options, const ImportedMod
   contents.precision = options.precision.name();
   if (Status status = addModule(*imported.module, contents); status.failed())
     return status;
-  Result<std::vector<bundle::WeightData>> weights = collectWeights(imported, contents.summary);
-  if (weights.failed())
-    return weights.error();
-  contents.weights = std::move(*weights);
-  contents.hub.buffers = imported.hub.buffers;
-  if (const auto &lora = imported.hub.lora)
-    contents.hub.lora = bundle::Lora{lora->rank, lora->alpha, lora->targets, lora->fanInFanOut};
+  if (Status status = addWeights(options, imported, contents); status.failed())
+    return status;
   std::string taken;
   if (Status status = options.rebuild.empty() ? Status::success()
                                               : takeFromBundle(options, contents, taken);

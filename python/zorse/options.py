@@ -70,7 +70,7 @@ class CompileOptions(ModelOptions, StateOptions, ScheduleOptions, total=False):
     weights: Literal["auto", "embed", "reference", "defer"]
     num_threads: int
     cpu_arch: str
-    compile_split_backward: bool
+    compile_all_functions: bool
     with_generation: bool
     simulate_only: bool
     betas: tuple[float, float]
@@ -124,6 +124,11 @@ class RunOptions(ScheduleOptions, total=False):
     spawn: bool
     in_process: bool  #: all devices in one process, also under a launcher
     max_restarts: int
+    elastic: bool  #: with `spawn`: go on with the devices that are left
+    min_devices: int
+    rejoin_seconds: float
+    device_discovery_script: str
+    wait_seconds: float
     secret_file: Path
     local_addr: str
     connections_per_peer: int

@@ -44,10 +44,10 @@ def main():
             f.write("nodes:\n  - name: n0\n    devices:\n      - {name: a, kind: cpu, flops_per_second: 2e10, memory: 1GiB}\n      - {name: b, kind: cpu, flops_per_second: 1e10, memory: 1GiB}\n"
                     "  - name: n1\n    devices:\n      - {name: c, kind: cpu, flops_per_second: 1e10, memory: 1GiB}\n")
         bundle = os.path.join(folder, "gpt.zorse")
-        h.call("zorse-compile", model, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 64, "--quiet", "--compile-split-backward", "-o", bundle)
+        h.call("zorse-compile", model, "--cluster", cluster, "--global-batch-size", 8, "--seq-length", 64, "--quiet", "--compile-all-functions", "-o", bundle)
         with open(os.path.join(bundle, "functions.pb"), "rb") as f:
             splits = b".backward_inputs" in f.read()
-        expect(splits, "--compile-split-backward compiles the parts of backwards")
+        expect(splits, "--compile-all-functions compiles the parts of backwards")
 
         alone = os.path.join(folder, "alone.json")
         _, _, said = h.call("zorse-profile", bundle, "-o", alone, "--batch-sizes", "4,1", "--max-seconds", 1)

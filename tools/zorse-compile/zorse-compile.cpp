@@ -14,6 +14,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <set>
 
 using namespace zorse;
 
@@ -30,7 +31,8 @@ struct Words {
 };
 
 void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_option("model", o.model, "ONNX file with the forward graph and its loss")->required();
+  app.add_option("model", o.model,
+                 "ONNX file with the forward graph and its loss; none with --near");
   app.add_option("--cluster", o.cluster,
                  "cluster.yaml with devices and links (docs/reference/cluster-yaml.md)");
   app.add_option("--global-batch-size", o.batch, "samples per step");
@@ -53,6 +55,12 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
                  "weights; refused if this compiler derives another summary from the model. Repeat "
                  "options about the model (--train, --loss, ...) as they were "
                  "given");
+  app.add_option("--near", o.near,
+                 "bundle whose model is compiled for other devices, without its file: a plan near "
+                 "the bundle's is searched within about a second, functions and machine code stay. "
+                 "Its cluster is used unless --cluster is given");
+  app.add_option("--exclude", o.exclude, "with --near: devices to leave out, separated by commas")
+      ->delimiter(',');
   app.add_option("--weights", words.weights,
                  "initial weights: embed (copied into the bundle), reference (to the model's "
                  "files) or defer (the files may be created later); default "
@@ -69,8 +77,9 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
 }
 
 void addRareOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
-  app.add_flag("--compile-split-backward", o.compileSplitBackward,
-               "compile split backwards even if the plan does not use them, for zorse-profile");
+  app.add_flag("--compile-all-functions", o.allFunctions,
+               "also compile functions that only other plans use (activation recomputation, split "
+               "backward): for zorse-profile, --near and elastic jobs");
 
   app.add_flag(
       "--with-generation", o.sampling,
@@ -125,7 +134,8 @@ Status checkPaths(const pipelines::CompileOptions &o) {
   std::vector<runtime::NamedPath> inputs = {{"the model", o.model},
                                             {"--cluster", unlessOwn(o.cluster, "cluster.yaml")},
                                             {"--plan", unlessOwn(o.plan, "plan.json")},
-                                            {"--rebuild-kernels", o.rebuild}};
+                                            {"--rebuild-kernels", o.rebuild},
+                                            {"--near", o.near}};
   for (const std::string &profile : o.profiles)
     inputs.push_back({"--profile", profile});
   return runtime::checkOverwrites(
@@ -135,6 +145,8 @@ Status checkPaths(const pipelines::CompileOptions &o) {
 /// Returns an error message if options that the requested phases need are missing; empty if none
 /// is.
 std::string missing(const pipelines::CompileOptions &o) {
+  if (o.model.empty())
+    return "expects an ONNX file, or --near BUNDLE to compile a bundle's model for other devices";
   bool stopsEarly = o.emit != pipelines::Emit::Nothing || o.last < pipelines::Stage::Bundle;
   bool needsPlan = (o.emit == pipelines::Emit::Nothing && o.last >= pipelines::Stage::Plan) ||
                    o.emit == pipelines::Emit::Plan || o.emit == pipelines::Emit::Exec;
@@ -147,6 +159,27 @@ std::string missing(const pipelines::CompileOptions &o) {
     return "expects --global-batch-size, the samples per step, of at least 1";
   if (o.batch < 0)
     return "--global-batch-size: expects a positive number";
+  return "";
+}
+
+/// Returns an error for options that contradict --near, or that need it; empty if there are none.
+std::string nearProblem(const CLI::App &app, const pipelines::CompileOptions &o) {
+  if (o.near.empty())
+    return o.exclude.empty() ? ""
+                             : "--exclude: needs --near BUNDLE; without it, remove the device from "
+                               "the cluster file";
+  static const std::set<std::string> allowed = {
+      "--near",     "--exclude",       "--cluster", "--profile",     "--plan",
+      "--output",   "--gradient-wire", "--weights", "--num-threads", "--global-batch-size",
+      "--quiet",    "--compile-to",    "--emit",    "--dump-dir",    "--simulate-only",
+      "--cpu-arch", "--config"};
+  for (const CLI::Option *option : app.get_options())
+    if (option->count() > 0 && !allowed.count(option->get_name(false, false)))
+      return option->get_name(false, false) + ": " + o.near +
+             " has the compiled model and its options: leave this out with --near, or compile the "
+             "model again without --near";
+  if (o.weights == pipelines::Weights::Later)
+    return "--weights=defer: " + o.near + " has its weights: use embed or reference";
   return "";
 }
 
@@ -190,6 +223,10 @@ static int run(int argc, char **argv) {
         std::string(o.training.loss_scale() > 0 ? "--initial-loss-scale" : "--loss-scale-window") +
         ": belongs to --precision f16, in which gradients below 6e-8 underflow; " +
         o.precision.name() + " needs no loss scale");
+  if (const std::string problem = nearProblem(app, o); !problem.empty())
+    return fail(problem);
+  if (status = o.near.empty() ? Status::success() : pipelines::adoptNearBundle(o); status.failed())
+    return fail(status.message());
   if (status = o.rebuild.empty() ? Status::success() : pipelines::adoptBundle(o); status.failed())
     return fail(status.message());
   if (status = checkPaths(o); status.failed())

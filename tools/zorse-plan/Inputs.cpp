@@ -1,6 +1,7 @@
 #include "Inputs.h"
 
 #include "zorse/Pipelines/DivisibleOnnx.h"
+#include "zorse/Planning/SelectDevices.h"
 #include "zorse/Planning/TensorParallel.h"
 #include "zorse/Step/Schedules.h"
 #include "zorse/Summary/Summary.h"
@@ -251,22 +252,10 @@ Result<planning::SearchOptions> zorse::plan::searchOptions(const Options &o,
     search.schedule = step::findSchedule(o.schedule)->kind;
   if (!o.split.empty())
     search.splitBackward = o.split == "yes";
-  for (const std::string &name : o.exclude) {
-    auto it = std::find_if(cluster.devices.begin(), cluster.devices.end(),
-                           [&](const planning::ClusterDevice &d) { return d.name == name; });
-    if (it == cluster.devices.end()) {
-      std::string known;
-      for (size_t d = 0; d < cluster.devices.size() && d < 8; ++d)
-        known += (d ? ", " : "") + cluster.devices[d].name;
-      if (cluster.devices.size() > 8)
-        known += ", ...";
-      std::string message = "--exclude: the cluster has no device '";
-      message += name;
-      message += "'; its devices are ";
-      return userError(message + known);
-    }
-    search.excluded.push_back(static_cast<uint32_t>(it - cluster.devices.begin()));
-  }
+  Result<std::vector<uint32_t>> excluded = planning::devicesNamed(cluster, o.exclude);
+  if (excluded.failed())
+    return userError("--exclude: " + excluded.message());
+  search.excluded = std::move(*excluded);
   if (!o.quiet && isatty(2))
     search.progress = showProgress;
   return search;

@@ -49,6 +49,13 @@ struct Options {
   // processes
   bool processes = false, threads = false;
   uint64_t restarts = 0;
+
+  // elastic jobs
+  bool elastic = false;
+  uint64_t minDevices = 1;
+  double rejoinSeconds = 60, waitSeconds = 600;
+  std::string discoveryScript;
+
   std::string secretFile, listen;
   uint32_t nodeConnections = 1;
   std::vector<std::string> throttle; ///< DEVICE=SHARE

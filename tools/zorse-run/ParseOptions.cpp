@@ -218,6 +218,37 @@ void addProcessOptions(CLI::App &app, Options &o) {
       ->group(processes);
 }
 
+void addElasticOptions(CLI::App &app, Options &o) {
+  const char *elastic = "Elastic jobs";
+  app.add_flag("--elastic", o.elastic,
+               "with --spawn: after a failure, go on from the newest checkpoint with the devices "
+               "that are left")
+      ->excludes("--max-restarts")
+      ->group(elastic);
+  app.add_option("--min-devices", o.minDevices, "minimum number of devices to go on with")
+      ->check(wholeNumber())
+      ->check(CLI::Range(uint64_t(1), uint64_t(1) << 20))
+      ->capture_default_str()
+      ->group(elastic);
+  app.add_option("--rejoin-seconds", o.rejoinSeconds,
+                 "seconds after which a device that failed is tried again, doubled if it fails "
+                 "again soon; 0: never")
+      ->check(finiteNumber())
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str()
+      ->group(elastic);
+  app.add_option("--device-discovery-script", o.discoveryScript,
+                 "shell command that prints the names of the available devices, run every second: "
+                 "devices leave and join after a step")
+      ->group(elastic);
+  app.add_option("--wait-seconds", o.waitSeconds,
+                 "seconds to wait for --min-devices before the job ends")
+      ->check(finiteNumber())
+      ->check(CLI::Range(0.0, 1e9))
+      ->capture_default_str()
+      ->group(elastic);
+}
+
 void addSimulationOptions(CLI::App &app, Options &o) {
   const char *simulation = "Simulation";
   app.add_flag("--simulate", o.simulate,
@@ -377,6 +408,28 @@ bool checkTogether(const CLI::App &app, const Options &o) {
   return true;
 }
 
+bool checkElastic(const CLI::App &app, const Options &o) {
+  if (const char *option = o.elastic
+                               ? nullptr
+                               : firstGiven(app, {"--min-devices", "--rejoin-seconds",
+                                                  "--device-discovery-script", "--wait-seconds"})) {
+    fprintf(stderr, "error: %s needs --elastic\n", option);
+    return false;
+  }
+  if (!o.elastic)
+    return true;
+  if (!o.processes) {
+    fprintf(stderr, "error: --elastic needs --spawn: a process per device, on this machine\n");
+    return false;
+  }
+  if (o.checkpointDirectory.empty() || o.saveInterval == 0) {
+    fprintf(stderr, "error: --elastic needs --checkpoint-dir DIR and --save-interval N: after a "
+                    "failure, the job goes on from the newest checkpoint\n");
+    return false;
+  }
+  return true;
+}
+
 } // namespace
 
 std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
@@ -393,6 +446,7 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
   addTextOptions(app, o);
   addCheckpointOptions(app, o);
   addProcessOptions(app, o);
+  addElasticOptions(app, o);
   addSimulationOptions(app, o);
   addInspectionOptions(app, o);
   if (std::optional<int> done = parseFlags(app, argc, argv, "zorse-run"))
@@ -407,5 +461,6 @@ std::optional<int> zorse::run::parseOptions(int argc, char **argv, Options &o) {
             o.expect.c_str());
     return 1;
   }
-  return checkKind(app, o) && checkTogether(app, o) ? std::nullopt : std::optional<int>(1);
+  return checkKind(app, o) && checkTogether(app, o) && checkElastic(app, o) ? std::nullopt
+                                                                            : std::optional<int>(1);
 }

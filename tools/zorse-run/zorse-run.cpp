@@ -1,6 +1,7 @@
 // zorse-run: trains from a bundle, as threads of one process, as processes that it starts, or as a
 // rank that another launcher started.
 #include "DirectTransfers.h"
+#include "ElasticJob.h"
 #include "JobOutput.h"
 #include "Options.h"
 #include "Rank.h"
@@ -174,7 +175,19 @@ Result<int> runLauncher(const Options &o, int argc, char **argv,
         newest = *found;
     return last = std::max(last, newest) + 1;
   };
+  std::optional<ElasticJob> elastic;
+  if (o.elastic)
+    launching.reconfiguration = &elastic.emplace(o, *bundle);
   return launch(launching);
+}
+
+/// In a rank of an elastic job: takes the bundle of the devices that take part now.
+void adoptElasticBundle(Options &o) {
+  const char *bundle = std::getenv("ZORSE_BUNDLE");
+  if (!bundle || !std::getenv("ZORSE_RANK") || o.bundle == bundle)
+    return;
+  o.bundle = bundle;
+  o.expect.clear(); // the launcher compiled it from the bundle with that digest
 }
 
 Result<int> start(const Options &o, int argc, char **argv) {
@@ -215,6 +228,7 @@ int main(int argc, char **argv) {
     Options options;
     if (std::optional<int> code = parseOptions(argc, argv, options))
       return *code;
+    adoptElasticBundle(options);
     explainUnreadableMappings();
     Result<int> code = start(options, argc, argv);
     if (!code.failed())

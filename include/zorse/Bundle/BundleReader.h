@@ -26,6 +26,19 @@ Result<BundleView> readBundle(const std::string &directory);
 /// The same for a bundle that is not in a directory.
 Result<BundleView> readBundle(const std::string &directory, ReadFile read);
 
+/// Where the bundle's initial weights are: weights.json.
+struct StoredWeights {
+  bool references = false; ///< some of them are in files of the model
+  HubModel hub;
+  /// By ParameterInfo. `file` is a name in the bundle that the manifest lists, or the path of a
+  /// file of the model.
+  std::vector<WeightData> weights;
+};
+Result<StoredWeights> readWeightTable(const BundleView &bundle);
+
+/// Replaces files of the bundle by their bytes, and compares the files' checksums.
+Status readStoredBytes(const BundleView &bundle, std::vector<WeightData> &weights);
+
 /// Replaces the bytes of `weights`, matched by name, by those stored in the bundle. Returns false,
 /// and replaces nothing, if the bundle refers to a model's files.
 Result<bool> readWeights(const BundleView &bundle, std::vector<WeightData> &weights);

@@ -40,6 +40,7 @@ struct BundleContents {
   std::vector<BundleDevice> devices; ///< in the order of the plan
   std::string plan;                  ///< canonical plan.json
   std::string cluster;               ///< cluster.yaml as given
+  std::string profile;               ///< measured times with which the plan was made; empty: none
   Topology topology; ///< devices in the same order; without nodes: the topology is unknown
   ModelSummary summary;
   FunctionLibrary functions;         ///< of target 0

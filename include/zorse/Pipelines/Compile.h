@@ -52,6 +52,9 @@ struct CompileOptions {
                                      ///< files have precedence
   std::string output;                ///< bundle directory; empty: no bundle is written
   std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
+  std::string near; ///< bundle whose model is planned again for other devices, with its functions
+                    ///< and machine code; empty: none
+  std::vector<std::string> exclude; ///< with `near`: devices of the cluster to leave out
 
   /// Maximum number of devices that divide a unit; above 1, and without a plan, plans with groups
   /// of devices are also searched.
@@ -82,8 +85,8 @@ struct CompileOptions {
   bool simulateOnly = false; ///< devices may be of kinds without a driver: the bundle is only for
                              ///< `zorse-run --simulate`
   bool sampling = false;     ///< adds a compiled function for text generation by zorse-run
-  bool compileSplitBackward = false; ///< keeps the parts of split backwards even if the plan does
-                                     ///< not split, for measurements
+  bool allFunctions = false; ///< also compiles functions that only other plans use: recomputation,
+                             ///< parts of split backwards, sums of rounded gradients
 
   Stage last = Stage::Bundle; ///< last stage to make
   Emit emit = Emit::Nothing;  ///< output printed to standard output after the phase that makes it
@@ -105,6 +108,10 @@ std::optional<Stage> findPhase(const std::string &name);
 /// Copies plan, cluster, batch, sequence, precision, training options and CPU architecture from the
 /// bundle `options.rebuild`.
 Status adoptBundle(CompileOptions &options);
+
+/// Copies batch, sequence, precision and, if none is given, the cluster from the bundle
+/// `options.near`.
+Status adoptNearBundle(CompileOptions &options);
 
 /// Runs the phases that make `options.last`. Diagnostics, warnings and one line per phase are
 /// printed to standard error, `emit` to standard output.

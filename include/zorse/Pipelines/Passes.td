@@ -26,7 +26,9 @@ def LowerFunctions : Pass<"zorse-lower-functions", "::mlir::ModuleOp"> {
 def MakePlan : Pass<"zorse-plan", "::mlir::ModuleOp"> {
   let summary = "Checks zorse.plan against model and cluster, or searches a plan; makes zorse.plan canonical";
   let options = [Option<"gradientWire", "gradient-wire", "std::string", "",
-                        "bf16, bf16:sites or f32: in which sums of gradients terms travel as bf16; empty: as the plan says, or in none">];
+                        "bf16, bf16:sites or f32: in which sums of gradients terms travel as bf16; empty: as the plan says, or in none">,
+                 Option<"near", "near", "std::string", "",
+                        "Plan of the model on other devices, which is adapted to the cluster">];
 }
 
 def DropUnusedFunctions : Pass<"zorse-drop-unused-functions", "::mlir::ModuleOp"> {
@@ -35,7 +37,7 @@ def DropUnusedFunctions : Pass<"zorse-drop-unused-functions", "::mlir::ModuleOp"
     If all devices are GPUs and the host executes functions, the host's target is the last one, with only the code of these functions. The summary keeps the
     costs of the removed parts.
   }];
-  let options = [Option<"keepSplit", "keep-split", "bool", "false", "Keep the parts of split backwards, for measurements">];
+  let options = [Option<"keepAll", "keep-all", "bool", "false", "Keep parts that only other plans call">];
 }
 
 def CompileKernels : Pass<"zorse-compile-kernels", "::mlir::ModuleOp"> {

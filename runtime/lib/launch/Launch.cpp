@@ -61,9 +61,6 @@ public:
       : o_(options), key_(std::move(key)), program_(std::move(program)), signals_(signals),
         reaper_(reaper), out_(options.out), err_(options.err) {
     colours_ = ::isatty(options.err) && !::getenv("NO_COLOR");
-    for (uint32_t i = 0; i < o_.localRanks; ++i)
-      if (o_.firstRank + i < o_.deviceNames.size())
-        widest_ = std::max(widest_, o_.deviceNames[o_.firstRank + i].size());
   }
 
   int run();
@@ -93,7 +90,15 @@ private:
   std::string name(uint32_t rank) const;
   std::string prefix(uint32_t rank) const;
 
-  const LaunchOptions &o_;
+  bool startsAgain(uint64_t start, int code);
+  bool restartsAfterFailure(uint64_t restart, int code);
+  /// Whether a new start may help after a failure with this exit code: not against errors in the
+  /// input, non-finite numbers (again) and programs that cannot be run.
+  bool mends(int code) const {
+    return code != 1 && code != 3 && code != 126 && code != 127 && !lost_;
+  }
+
+  LaunchOptions o_;
   JobKey key_;
   std::string program_;
   Signals &signals_;
@@ -115,6 +120,7 @@ private:
   bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their
                           ///< work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
+  bool changeAsked_ = false; ///< the ranks were asked to stop for a change of devices
 };
 
 std::string Launcher::name(uint32_t rank) const {
@@ -152,6 +158,8 @@ std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generatio
   all["ZORSE_SECRET"] = key_.secret;
   all["ZORSE_GENERATION"] = std::to_string(generation);
   all["ZORSE_RESTARTS"] = std::to_string(restarts);
+  for (const auto &[name, value] : o_.environment)
+    all[name] = value;
   if (coordinator_) {
     const std::string &listens = o_.listenAddress;
     std::string host = listens.empty() || listens == "0.0.0.0" ? "127.0.0.1"
@@ -168,6 +176,10 @@ std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generatio
 }
 
 Status Launcher::startRanks(uint64_t generation, uint64_t restarts) {
+  widest_ = 0;
+  for (uint32_t i = 0; i < o_.localRanks; ++i)
+    if (o_.firstRank + i < o_.deviceNames.size())
+      widest_ = std::max(widest_, o_.deviceNames[o_.firstRank + i].size());
   for (uint32_t rank = o_.firstRank; rank < o_.firstRank + o_.localRanks; ++rank) {
     RankProcess::Options options;
     options.rank = rank;
@@ -378,7 +390,7 @@ void Launcher::pause(double seconds) {
 int Launcher::runOnce(uint64_t restarts) {
   failure_.reset();
   failedAt_ = killedAt_ = lastEndAt_ = allLeftAt_ = 0;
-  lingered_ = termSent_ = someStopped_ = stopAsked_ = lost_ = false;
+  lingered_ = termSent_ = someStopped_ = stopAsked_ = lost_ = changeAsked_ = false;
   ranks_.clear();
   uint64_t generation = 0; // the coordinator's generation
   if (o_.coordinator.empty()) {
@@ -409,6 +421,11 @@ int Launcher::runOnce(uint64_t restarts) {
   }
   while (!over() && !lost_) {
     turn(failure_ || killedAt_ != 0 || !anyRunning() ? 0.02 : 0.1);
+    if (o_.reconfiguration && coordinator_ && !failure_ && !changeAsked_ && !stopAsked_ &&
+        killedAt_ == 0 && o_.reconfiguration->shouldStop()) {
+      changeAsked_ = true;
+      coordinator_->requestStop();
+    }
     if (killedAt_ != 0 && now() - killedAt_ > kGiveUpSeconds)
       for (const std::unique_ptr<RankProcess> &rank : ranks_)
         if (rank->running()) {
@@ -432,35 +449,64 @@ int Launcher::runOnce(uint64_t restarts) {
   return someStopped_ || (killedAt_ != 0 && !lingered_) ? kStopped : 0;
 }
 
+/// Decides by `restarts` whether the ranks start again after a failure, and waits.
+bool Launcher::restartsAfterFailure(uint64_t restart, int code) {
+  if (!failure_)
+    return false;
+  const std::string why = failure_->text;
+  if (restart >= o_.restarts || !mends(code) || stopSignals_ > 0) {
+    if (failure_->rank != kNoRank || code > 2)
+      say("error: " + why +
+          (o_.restarts > 0 && !mends(code) ? "; a restart would not help"
+           : o_.restarts > 0 && restart >= o_.restarts
+               ? "; no restarts left of " + std::to_string(o_.restarts)
+               : ""));
+    return false;
+  }
+  const std::string from = o_.startsFrom ? o_.startsFrom() : "";
+  say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) +
+      (from.empty() ? "" : " from " + from) + ": " + why);
+  double wait = std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5)));
+  // The coordinator's node may still be ending ranks, and the failed job rejects ranks that
+  // connect before it starts again.
+  if (!o_.coordinator.empty())
+    wait = std::max(wait, kKillSeconds + 0.5);
+  pause(wait);
+  return stopSignals_ == 0;
+}
+
+/// Lets the reconfiguration decide whether and with which devices the ranks start again.
+bool Launcher::startsAgain(uint64_t start, int code) {
+  if (stopSignals_ > 0 || (!failure_ && (code != kStopped || !changeAsked_)))
+    return false;
+  if (failure_ && !mends(code)) {
+    say("error: " + failure_->text + "; other devices would not help");
+    return false;
+  }
+  LaunchOutcome outcome;
+  outcome.start = start;
+  outcome.failed = failure_.has_value();
+  if (failure_) {
+    outcome.rank = failure_->rank;
+    outcome.why = failure_->text;
+  }
+  constexpr double kPollSeconds = 0.01;
+  while (stopSignals_ == 0) {
+    const Reconfiguration::Next next = o_.reconfiguration->next(outcome, o_);
+    if (!next.message.empty())
+      say(next.message);
+    if (next.action != Reconfiguration::Next::Action::Wait)
+      return next.action == Reconfiguration::Next::Action::Start;
+    pause(kPollSeconds);
+  }
+  return false;
+}
+
 int Launcher::run() {
   int code = 0;
-  for (uint64_t restart = 0;; ++restart) {
-    code = runOnce(restart);
-    if (!failure_)
-      break;
-    // A restart does not help against errors in the input, non-finite numbers (again) and programs
-    // that cannot be run.
-    bool mends = code != 1 && code != 3 && code != 126 && code != 127 && !lost_;
-    std::string why = failure_->text;
-    if (restart >= o_.restarts || !mends || stopSignals_ > 0) {
-      if (failure_->rank != kNoRank || code > 2)
-        say("error: " + why +
-            (o_.restarts > 0 && !mends ? "; a restart would not help"
-             : o_.restarts > 0 && restart >= o_.restarts
-                 ? "; no restarts left of " + std::to_string(o_.restarts)
-                 : ""));
-      break;
-    }
-    std::string from = o_.startsFrom ? o_.startsFrom() : "";
-    say("restart " + std::to_string(restart + 1) + " of " + std::to_string(o_.restarts) +
-        (from.empty() ? "" : " from " + from) + ": " + why);
-    double wait = std::min(5.0, 0.2 * double(uint64_t(1) << std::min<uint64_t>(restart, 5)));
-    // The coordinator's node may still be ending ranks, and the failed job rejects ranks that
-    // connect before it starts again.
-    if (!o_.coordinator.empty())
-      wait = std::max(wait, kKillSeconds + 0.5);
-    pause(wait);
-    if (stopSignals_ > 0)
+  for (uint64_t start = 0;; ++start) {
+    code = runOnce(start);
+    if (o_.reconfiguration ? !startsAgain(start, code) : !restartsAfterFailure(start, code))
       break;
   }
   while ((!out_.empty() || !err_.empty()) && stopSignals_ < 2)

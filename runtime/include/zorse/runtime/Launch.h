@@ -73,6 +73,35 @@ JobKey randomJobKey();
 /// send a signal to a process and to its group. A later signal ends the job immediately.
 inline constexpr double kOneRequestSeconds = 0.5;
 
+/// How one start of the ranks ended.
+struct LaunchOutcome {
+  uint64_t start = 0; ///< number of this start, from 0
+  bool failed = false;
+  uint32_t rank = kNoRank; ///< rank that failed first; kNoRank: none, or it is not known
+  std::string why;         ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
+};
+
+struct LaunchOptions;
+
+/// Decides which devices take part in an elastic job, whose ranks are started again when they
+/// change.
+class Reconfiguration {
+public:
+  virtual ~Reconfiguration() = default;
+
+  /// Called about ten times a second while ranks run. Returns whether they should stop after their
+  /// step, because other devices take part from then on.
+  virtual bool shouldStop() = 0;
+
+  struct Next {
+    enum class Action : uint8_t { Wait, Start, End } action = Action::Wait;
+    std::string message; ///< printed if not empty
+  };
+  /// Called after the ranks have ended, about a hundred times a second until it does not return
+  /// Wait. Before Start, it sets worldSize, localRanks, deviceNames and environment of `options`.
+  virtual Next next(const LaunchOutcome &outcome, LaunchOptions &options) = 0;
+};
+
 struct LaunchOptions {
   std::vector<std::string> command; ///< argv of a rank
   std::string program;    ///< path of the program; empty: command[0], looked up as in a shell
@@ -85,11 +114,14 @@ struct LaunchOptions {
   std::vector<Endpoint> coordinator; ///< of another node's launcher; empty: this launcher is the
                                      ///< coordinator
   uint64_t restarts = 0;
-  std::function<uint64_t()> nextGeneration; ///< called before every start if this launcher is the
-                                            ///< coordinator; null: 1, 2, ...
-  std::function<std::string()> startsFrom;  ///< start of a restarted run, for its message:
-                                            ///< "checkpoint step-00000120"; null or empty: omitted
-  std::vector<std::string> deviceNames;     ///< by rank; prefixes of the ranks' lines
+  std::map<std::string, std::string> environment; ///< additional variables of the ranks
+  Reconfiguration *reconfiguration = nullptr; ///< not null: it decides about further starts instead
+                                              ///< of `restarts`
+  std::function<uint64_t()> nextGeneration;   ///< called before every start if this launcher is the
+                                              ///< coordinator; null: 1, 2, ...
+  std::function<std::string()> startsFrom;    ///< start of a restarted run, for its message:
+                                           ///< "checkpoint step-00000120"; null or empty: omitted
+  std::vector<std::string> deviceNames; ///< by rank; prefixes of the ranks' lines
   bool plainRankZero = true; ///< rank 0's standard output has no prefix, because it is the job's
                              ///< progress
   ControlTimes times;

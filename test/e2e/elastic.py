@@ -1,0 +1,193 @@
+"""Disturbs elastic jobs at random: ranks are killed or frozen, devices leave and join, also while the job recovers. The
+job comes to its end, no step is missing, and every segment between two changes has, bit by bit, the losses of its
+bundle in one process from the same checkpoint.
+
+    elastic.py [CHANGES] [--seed N]     default 200 changes
+"""
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import harness as z
+import jobs
+
+STEPS, EVERY, DEADLINE = 60, 3, 1.0
+KINDS = ("kill",) * 4 + ("freeze",) * 2 + ("leave",) * 2 + ("join",) * 2 + ("kill while it recovers",) * 2
+CLUSTER = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.yaml")
+PLAN = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.gpt-bytes.plan.json")
+DEVICES = ("big", "middle", "small0", "small1")
+CHANGE = re.compile(r"zorse-run: .*going on with (\d+) of \d+ devices from (?:checkpoint (\S+)|the beginning)$")
+
+
+def make_bundle(folder):
+    bundle, data = os.path.join(folder, "gpt.zorse"), os.path.join(folder, "data.txt")
+    z.call("zorse-compile", os.path.join(z.ROOT, "models/small/gpt-bytes.onnx"), "--cluster", CLUSTER, "--plan", PLAN, "--global-batch-size", 16, "--seq-length", 64,
+           "--lr", 1e-3, "-o", bundle)
+    randoms = random.Random(5)
+    with open(data, "wb") as f:
+        f.write(bytes(randoms.choices(range(97, 123), k=200_000)))
+    return bundle, data
+
+
+class Trial:
+    """One job with a few changes."""
+
+    def __init__(self, folder, bundle, data, seed):
+        self.folder, self.bundle, self.randoms = folder, bundle, random.Random(seed)
+        self.checkpoints, self.metrics, self.listed = (os.path.join(folder, name) for name in ("checkpoints", "metrics.jsonl", "devices.txt"))
+        self.words = ["--data", data, "--shuffle-seed", 3]
+        self.problems, self.changes = [], []
+
+    def list_devices(self, names):
+        with open(self.listed + ".new", "w") as f:
+            f.write("\n".join(names) + "\n")
+        os.replace(self.listed + ".new", self.listed)
+
+    def run(self):
+        os.mkdir(self.checkpoints)
+        present = list(DEVICES)
+        self.list_devices(present)
+        self.err = os.path.join(self.folder, "err.txt")
+        words = [os.path.join(z.BIN, "zorse-run"), self.bundle, *map(str, self.words), "--max-steps", str(STEPS), "--spawn", "--elastic", "--checkpoint-dir", self.checkpoints,
+                 "--save-interval", str(EVERY), "--save-total-limit", "1000", "--metrics-file", self.metrics, "--heartbeat-timeout", str(DEADLINE), "--heartbeat-interval", "0.1",
+                 "--rejoin-seconds", "1.5", "--device-discovery-script", f"cat {self.listed}"]
+        with open(self.err, "wb") as err:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        try:
+            self.disturb(process, present)
+            self.code = process.wait(timeout=180 * z.PATIENCE)
+        except subprocess.TimeoutExpired:
+            self.code = None
+            process.kill()
+            process.wait()
+
+    def disturb(self, process, present):
+        """Makes up to four changes, the first ones before the standby bundles are there."""
+        for _ in range(self.randoms.randrange(1, 5)):
+            time.sleep(self.randoms.choice((0.2, 0.8, 1.5, 2.5)) * (0.5 + self.randoms.random()))
+            kind = self.randoms.choice(KINDS)
+            if process.poll() is not None:
+                return
+            if kind == "leave" and len(present) > 2:
+                present.remove(self.randoms.choice(present))
+                self.list_devices(present)
+            elif kind == "join" and len(present) < len(DEVICES):
+                present.append(next(name for name in DEVICES if name not in present))
+                self.list_devices(present)
+            else:
+                kind = "kill" if kind in ("leave", "join") else kind
+                if not self.signal_rank(process, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL):
+                    continue
+            self.changes.append(kind)
+            if kind == "kill while it recovers":
+                time.sleep(self.randoms.random() * 0.4)
+                self.signal_rank(process, signal.SIGKILL)
+
+    def signal_rank(self, process, number):
+        try:
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
+                children = [int(word) for word in f.read().split()]
+        except OSError:
+            return False
+        ranks = [pid for pid in children if "ZORSE_RANK" in jobs.environment_of(pid)]
+        if not ranks:
+            return False
+        try:
+            os.kill(self.randoms.choice(ranks), number)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def segments(self):
+        """[(names of the devices, checkpoint or None)] of all starts."""
+        found, excluded = [(DEVICES, None)], set()
+        with open(self.err, errors="replace") as f:
+            for line in f:
+                change = CHANGE.match(line.rstrip())
+                if not change:
+                    continue
+                for part, act in ((r"without ([^;]+?), (?:with |going)", excluded.update), (r"with ([^;]+?) again, going", excluded.difference_update)):
+                    if named := re.search(part, line):
+                        act(name for name in named.group(1).split(", ") if name in DEVICES)
+                names = tuple(name for name in DEVICES if name not in excluded)
+                if len(names) != int(change.group(1)):
+                    self.problems.append(f"{names} are not {change.group(1)} devices: {line.strip()}")
+                found.append((names, change.group(2)))
+        return found
+
+    def bundle_of(self, names):
+        if names == DEVICES:
+            return self.bundle
+        for folder in os.listdir(self.checkpoints):
+            if folder.startswith("standby-"):
+                for name in os.listdir(os.path.join(self.checkpoints, folder)):
+                    path = os.path.join(self.checkpoints, folder, name)
+                    if name.endswith(".zorse"):
+                        with open(os.path.join(path, "manifest.json")) as f:
+                            if tuple(device["name"] for device in json.load(f)["devices"]) == names:
+                                return path
+        raise AssertionError(f"no bundle for {names}")
+
+    def check(self):
+        if self.code != 0:
+            with open(self.err, errors="replace") as f:
+                return self.problems.append(f"exit code {self.code}: {f.read()[-600:]}")
+        rows = {row["step"]: row for row in jobs.metrics(self.metrics)}
+        if sorted(rows) != list(range(1, STEPS + 1)):
+            return self.problems.append(f"steps {sorted(rows)}")
+        segments = self.segments()
+        first = [int(checkpoint[5:13]) if checkpoint else 0 for _, checkpoint in segments] + [STEPS]
+        for i, (names, checkpoint) in enumerate(segments):
+            if min(first[i + 1:]) > first[i]:
+                self.check_segment(i, names, checkpoint, first[i], min(first[i + 1:]), rows)
+
+    def check_segment(self, number, names, checkpoint, begin, end, rows):
+        own = os.path.join(self.folder, f"segment{number}")
+        os.mkdir(own)
+        resume = []
+        if checkpoint:
+            os.symlink(os.path.join(self.checkpoints, checkpoint), os.path.join(own, checkpoint))
+            resume = ["--checkpoint-dir", own, "--resume"]
+        metrics = os.path.join(self.folder, f"segment{number}.jsonl")
+        z.call("zorse-run", self.bundle_of(names), *self.words, "--max-steps", end, "--in-process", "--quiet", "--metrics-file", metrics, *resume)
+        for row in jobs.metrics(metrics):
+            if begin < row["step"] <= end and row != rows[row["step"]]:
+                self.problems.append(f"step {row['step']} on {', '.join(names)}: {rows[row['step']]}, expected {row}")
+                return
+        shutil.rmtree(own)
+
+
+def main():
+    wanted = int(next((word for word in sys.argv[1:] if word.isdigit()), 200))
+    seed = int(sys.argv[sys.argv.index("--seed") + 1]) if "--seed" in sys.argv else 1
+    counts, bad, made, segments = {}, 0, 0, 0
+    with tempfile.TemporaryDirectory() as folder:
+        bundle, data = make_bundle(folder)
+        while made < wanted:
+            own = os.path.join(folder, str(seed))
+            os.mkdir(own)
+            trial = Trial(own, bundle, data, seed)
+            trial.run()
+            trial.check()
+            for kind in trial.changes:
+                counts[kind] = counts.get(kind, 0) + 1
+            made += len(trial.changes)
+            segments += len(trial.segments())
+            bad += bool(trial.problems)
+            print(f"{'FAIL' if trial.problems else 'ok  '} seed {seed}: {', '.join(trial.changes) or 'no change'}" + "".join("\n     " + problem for problem in trial.problems), flush=True)
+            if not trial.problems:
+                shutil.rmtree(own)
+            seed += 1
+    print(", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
+    z.finish([z.check(f"jobs that are wrong, of {made} changes and {segments} segments", bad, 0)])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,192 @@
+#include "ElasticJob.h"
+
+#include "zorse/Base/Format.h"
+#include "zorse/runtime/CheckpointFiles.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+using namespace zorse::run;
+using namespace zorse::runtime;
+
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Returns the newest complete checkpoint; "" if there is none.
+std::string newestCheckpoint(const std::string &directory) {
+  const Result<std::vector<CheckpointDirectory>> found = listCheckpoints(directory);
+  if (!found.failed())
+    for (const CheckpointDirectory &checkpoint : *found)
+      if (checkpoint.complete)
+        return checkpoint.name;
+  return "";
+}
+
+Membership::Options rulesOf(const Options &o) {
+  Membership::Options rules;
+  rules.rejoinSeconds = o.rejoinSeconds;
+  return rules;
+}
+
+/// Folder of the bundles compiled for this one.
+std::string standbyFolder(const Options &o, const Bundle &bundle) {
+  constexpr size_t kDigits = 12;
+  return o.checkpointDirectory + "/standby-" + bundle.digest.substr(0, kDigits);
+}
+
+std::string countOf(size_t count, size_t of) {
+  return std::to_string(count) + " of " + std::to_string(of) + " devices";
+}
+
+} // namespace
+
+ElasticJob::ElasticJob(const Options &options, const Bundle &bundle)
+    : o(options), bundle(bundle), membership(bundle.devices.size(), rulesOf(options)),
+      bundles(options.bundle, standbyFolder(options, bundle)),
+      discovery(options.discoveryScript, options.checkpointDirectory + "/discovery.txt",
+                [](const std::string &text) { fprintf(stderr, "%s\n", text.c_str()); }),
+      members(bundle.devices.size(), true), current(options.bundle) {}
+
+DeviceNames ElasticJob::excludedBy(const std::vector<bool> &taking) const {
+  DeviceNames excluded;
+  for (size_t d = 0; d < taking.size(); ++d)
+    if (!taking[d])
+      excluded.insert(bundle.devices[d].name);
+  return excluded;
+}
+
+std::vector<std::string> ElasticJob::namesOf(const std::vector<bool> &taking) const {
+  std::vector<std::string> names;
+  for (size_t d = 0; d < taking.size(); ++d)
+    if (taking[d])
+      names.push_back(bundle.devices[d].name);
+  return names;
+}
+
+size_t ElasticJob::countWanted(double time) const {
+  const std::vector<bool> wanted = membership.wanted(time);
+  return static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true));
+}
+
+/// Compiles, one after the other, the bundles for the loss of each device.
+void ElasticJob::prepareStandby() {
+  if (namesOf(members).size() <= std::max<size_t>(o.minDevices, 1))
+    return;
+  for (size_t d = 0; d < members.size(); ++d) {
+    if (!members[d])
+      continue;
+    std::vector<bool> left = members;
+    left[d] = false;
+    bundles.request(excludedBy(left), current, /*urgent=*/false);
+  }
+}
+
+bool ElasticJob::shouldStop() {
+  bundles.poll();
+  const double time = now();
+  if (const std::optional<DeviceNames> listed = discovery.poll(time)) {
+    std::vector<bool> available;
+    for (const BundleDevice &device : bundle.devices)
+      available.push_back(listed->count(device.name) > 0);
+    membership.setAvailable(available);
+  }
+  const std::vector<bool> wanted = membership.wanted(time);
+  if (wanted == members || countWanted(time) < o.minDevices) {
+    prepareStandby();
+    return false;
+  }
+  const DeviceNames excluded = excludedBy(wanted);
+  if (bundles.find(excluded))
+    return true;
+  bundles.request(excluded, current, /*urgent=*/false);
+  return false;
+}
+
+/// Notes a failure once. A failure without a newer checkpoint since the last one is one without
+/// progress.
+void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
+  if (!outcome.failed || failedStart == outcome.start)
+    return;
+  failedStart = outcome.start;
+  const std::string checkpoint = newestCheckpoint(o.checkpointDirectory);
+  if (checkpoint != newest)
+    membership.progressed();
+  newest = checkpoint;
+  size_t rank = 0;
+  for (size_t d = 0; d < members.size(); ++d)
+    if (members[d] && rank++ == outcome.rank)
+      return membership.failed(d, time);
+  membership.failed();
+}
+
+Reconfiguration::Next ElasticJob::waitForDevices(double time) {
+  std::string missing = countOf(countWanted(time), members.size()) +
+                        " available, fewer than --min-devices " + std::to_string(o.minDevices);
+  if (!waitingSince) {
+    waitingSince = time;
+    return {Next::Action::Wait,
+            "zorse-run: " + missing + ": waiting at most " + format("%g s", o.waitSeconds)};
+  }
+  const bool never = o.discoveryScript.empty() && std::isinf(membership.nextTry());
+  if (!never && time < *waitingSince + o.waitSeconds)
+    return {};
+  return {Next::Action::End, "error: " + missing + (never ? "" : " after --wait-seconds") +
+                                 "; resume with --resume when they are there"};
+}
+
+std::string ElasticJob::describeStart(const LaunchOutcome &outcome,
+                                      const DeviceNames &before) const {
+  const DeviceNames after = excludedBy(members);
+  DeviceNames left, joined;
+  std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
+                      std::inserter(left, left.end()));
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
+                      std::inserter(joined, joined.end()));
+  const std::string checkpoint = newestCheckpoint(o.checkpointDirectory);
+  return "zorse-run: " + (outcome.failed ? outcome.why + "; " : "") +
+         (left.empty() ? "" : "without " + listed(left) + ", ") +
+         (joined.empty() ? "" : "with " + listed(joined) + " again, ") + "going on with " +
+         countOf(namesOf(members).size(), members.size()) + " from " +
+         (checkpoint.empty() ? "the beginning" : "checkpoint " + checkpoint);
+}
+
+Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome, const std::string &path,
+                                        LaunchOptions &launching) {
+  const DeviceNames before = excludedBy(members);
+  members = membership.wanted(now());
+  current = path;
+  waitingSince.reset();
+  launching.deviceNames = namesOf(members);
+  launching.worldSize = launching.localRanks = static_cast<uint32_t>(launching.deviceNames.size());
+  launching.environment["ZORSE_BUNDLE"] = path;
+  return {Next::Action::Start, o.quiet ? "" : describeStart(outcome, before)};
+}
+
+Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptions &launching) {
+  bundles.poll();
+  const double time = now();
+  takeFailure(outcome, time);
+  if (membership.isHopeless())
+    return {Next::Action::End, "error: " + outcome.why +
+                                   "; the third failure without a new checkpoint in between: the "
+                                   "cause is not a device"};
+  const DeviceNames excluded = excludedBy(membership.wanted(time));
+  if (countWanted(time) < std::max<size_t>(o.minDevices, 1)) {
+    shouldStop(); // asks which devices are available
+    return waitForDevices(time);
+  }
+  if (const std::optional<std::string> path = bundles.find(excluded))
+    return start(outcome, *path, launching);
+  if (const std::optional<std::string> problem = bundles.problem(excluded))
+    return {Next::Action::End, "error: " + outcome.why +
+                                   "; the devices that are left cannot go on "
+                                   "without " +
+                                   listed(excluded) + ":\n" + *problem};
+  bundles.request(excluded, current, /*urgent=*/true);
+  return {};
+}

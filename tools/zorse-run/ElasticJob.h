@@ -1,0 +1,49 @@
+// An elastic job on one machine: it goes on with the devices that are left after a failure, and
+// with those that join.
+#pragma once
+
+#include "DeviceDiscovery.h"
+#include "Options.h"
+#include "StandbyBundles.h"
+
+#include "zorse/runtime/Launch.h"
+#include "zorse/runtime/Membership.h"
+
+namespace zorse::run {
+
+/// - A device whose rank fails is left out. The others go on from the newest checkpoint, with a
+///   bundle that was compiled beside the training (StandbyBundles).
+/// - A device that the discovery script does not list any more leaves after the current step, and
+///   one that joins takes part from the next step on: no step is lost.
+class ElasticJob final : public runtime::Reconfiguration {
+public:
+  /// Both must outlive the object. \param bundle  with all devices that may take part
+  ElasticJob(const Options &options, const runtime::Bundle &bundle);
+
+  bool shouldStop() override;
+  Next next(const runtime::LaunchOutcome &outcome, runtime::LaunchOptions &launching) override;
+
+private:
+  DeviceNames excludedBy(const std::vector<bool> &members) const;
+  std::vector<std::string> namesOf(const std::vector<bool> &members) const;
+  size_t countWanted(double now) const;
+  void takeFailure(const runtime::LaunchOutcome &outcome, double now);
+  void prepareStandby();
+  Next waitForDevices(double now);
+  Next start(const runtime::LaunchOutcome &outcome, const std::string &path,
+             runtime::LaunchOptions &launching);
+  std::string describeStart(const runtime::LaunchOutcome &outcome, const DeviceNames &before) const;
+
+  const Options &o;
+  const runtime::Bundle &bundle;
+  runtime::Membership membership;
+  StandbyBundles bundles;
+  DeviceDiscovery discovery;
+  std::vector<bool> members;           ///< of the running start, by device of `bundle`
+  std::string current;                 ///< path of its bundle
+  std::optional<uint64_t> failedStart; ///< last start whose failure was taken into account
+  std::string newest;                  ///< newest checkpoint at that time
+  std::optional<double> waitingSince;  ///< too few devices since then
+};
+
+} // namespace zorse::run
