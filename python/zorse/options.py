@@ -128,6 +128,7 @@ class RunOptions(ScheduleOptions, total=False):
     min_devices: int
     rejoin_seconds: float
     device_discovery_script: str
+    start_command: str
     wait_seconds: float
     secret_file: Path
     local_addr: str

@@ -58,6 +58,8 @@ class Trial:
         words = [os.path.join(z.BIN, "zorse-run"), self.bundle, *map(str, self.words), "--max-steps", str(STEPS), "--spawn", "--elastic", "--checkpoint-dir", self.checkpoints,
                  "--save-interval", str(EVERY), "--save-total-limit", "1000", "--metrics-file", self.metrics, "--heartbeat-timeout", str(DEADLINE), "--heartbeat-interval", "0.1",
                  "--rejoin-seconds", "1.5", "--device-discovery-script", f"cat {self.listed}"]
+        if self.randoms.random() < 0.5:  # as on several nodes; the command becomes the rank
+            words += ["--start-command", "env NODE={node} sh -c"]
         with open(self.err, "wb") as err:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
         try:

@@ -29,7 +29,7 @@ TEST(Membership, AllDevicesTakePartAtFirst) {
 
 TEST(Membership, AFailedDeviceIsTriedAgainAfterItsDelay) {
   Membership membership(2, after(60));
-  membership.failed(1, 100);
+  membership.failed({1}, 100);
   EXPECT_EQ(membership.wanted(159.9), (std::vector<bool>{true, false}));
   EXPECT_EQ(membership.nextTry(), 160);
   EXPECT_EQ(membership.wanted(160), (std::vector<bool>{true, true}));
@@ -37,10 +37,10 @@ TEST(Membership, AFailedDeviceIsTriedAgainAfterItsDelay) {
 
 TEST(Membership, TheDelayDoublesIfItFailsAgainSoon) {
   Membership membership(2, after(60));
-  membership.failed(0, 100); // again at 160
-  membership.failed(0, 200); // soon: again after 120
+  membership.failed({0}, 100); // again at 160
+  membership.failed({0}, 200); // soon: again after 120
   EXPECT_EQ(membership.nextTry(), 320);
-  membership.failed(0, 900); // it worked for long
+  membership.failed({0}, 900); // it worked for long
   EXPECT_EQ(membership.nextTry(), 960);
 }
 
@@ -49,20 +49,20 @@ TEST(Membership, TheDelayHasALimit) {
   options.maxRejoinSeconds = 200;
   Membership membership(1, options);
   for (double time : {0.0, 61.0, 182.0, 383.0})
-    membership.failed(0, time);
+    membership.failed({0}, time);
   EXPECT_EQ(membership.nextTry(), 583);
 }
 
 TEST(Membership, ZeroSecondsMeanNever) {
   Membership membership(2, after(0));
-  membership.failed(0, 1);
+  membership.failed({0}, 1);
   EXPECT_EQ(membership.wanted(1e9), (std::vector<bool>{false, true}));
   EXPECT_TRUE(std::isinf(membership.nextTry()));
 }
 
 TEST(Membership, DevicesThatAreNotAvailableDoNotTakePart) {
   Membership membership(3, after(10));
-  membership.failed(1, 0);
+  membership.failed({1}, 0);
   membership.setAvailable({true, true, false});
   EXPECT_EQ(membership.wanted(5), (std::vector<bool>{true, false, false}));
   membership.setAvailable({true, false, true});
@@ -72,14 +72,14 @@ TEST(Membership, DevicesThatAreNotAvailableDoNotTakePart) {
 
 TEST(Membership, ThreeFailuresWithoutProgressAreTheJobs) {
   Membership membership(8, after(60));
-  membership.failed(0, 1);
-  membership.failed();
+  membership.failed({0}, 1);
+  membership.failed({}, 1);
   EXPECT_FALSE(membership.isHopeless());
   membership.progressed();
-  membership.failed(1, 2);
-  membership.failed(2, 3);
+  membership.failed({1}, 2);
+  membership.failed({2}, 3);
   EXPECT_FALSE(membership.isHopeless());
-  membership.failed(3, 4);
+  membership.failed({3}, 4);
   EXPECT_TRUE(membership.isHopeless());
 }
 
@@ -121,7 +121,7 @@ TEST(Membership, RandomSchedules) {
       switch (random() % 5) {
       case 0:
       case 1:
-        membership.failed(device, time);
+        membership.failed({device}, time);
         histories[device].failed(time, options);
         ++failures;
         break;
@@ -134,7 +134,7 @@ TEST(Membership, RandomSchedules) {
         failures = 0;
         break;
       default:
-        membership.failed();
+        membership.failed({}, time);
         ++failures;
       }
       const std::vector<bool> wanted = membership.wanted(time);

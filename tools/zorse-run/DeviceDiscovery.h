@@ -11,9 +11,9 @@
 
 namespace zorse::run {
 
-/// Runs a shell command every second that prints the names of the available devices, one per line,
-/// as the discovery scripts of Horovod and torchrun do for hosts. A command that fails or takes
-/// longer than ten seconds changes nothing.
+/// Runs a shell command every second that prints the names of the available devices or nodes, as
+/// the discovery scripts of Horovod and torchrun do for hosts. A command that fails or takes longer
+/// than ten seconds changes nothing.
 class DeviceDiscovery {
 public:
   /// \param command  empty: the devices never change

@@ -7,6 +7,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <set>
+
+#include <unistd.h>
 
 using namespace zorse::run;
 using namespace zorse::runtime;
@@ -52,6 +57,31 @@ ElasticJob::ElasticJob(const Options &options, const Bundle &bundle)
                 [](const std::string &text) { fprintf(stderr, "%s\n", text.c_str()); }),
       members(bundle.devices.size(), true), current(options.bundle) {}
 
+Status ElasticJob::prepare(LaunchOptions &launching) const {
+  launching.startCommand = o.startCommand;
+  if (o.startCommand.empty())
+    return Status::success();
+  launching.nodeNames = nodesOf(namesOf(members));
+  if (launching.nodeNames.empty())
+    return userError("--start-command: " + o.bundle +
+                     " does not say on which nodes its devices are: compile it again");
+  Result<std::string> secret = jobSecret(o.secretFile);
+  if (secret.failed())
+    return secret.error();
+  launching.key.secret = *secret;
+  char host[256] = "";
+  ::gethostname(host, sizeof host - 1);
+  RankEnvironment here;
+  here.coordinator = {{host, 0}};
+  Result<std::string> address = coordinatorAddress(here, o.listen);
+  if (address.failed())
+    return address.error();
+  launching.listenAddress = *address;
+  std::error_code none; // ranks on other nodes start the same file
+  launching.program = std::filesystem::read_symlink("/proc/self/exe", none).string();
+  return Status::success();
+}
+
 DeviceNames ElasticJob::excludedBy(const std::vector<bool> &taking) const {
   DeviceNames excluded;
   for (size_t d = 0; d < taking.size(); ++d)
@@ -66,6 +96,15 @@ std::vector<std::string> ElasticJob::namesOf(const std::vector<bool> &taking) co
     if (taking[d])
       names.push_back(bundle.devices[d].name);
   return names;
+}
+
+std::vector<std::string> ElasticJob::nodesOf(const std::vector<std::string> &devices) const {
+  std::vector<std::string> nodes;
+  for (const std::string &name : devices)
+    for (size_t d = 0; d < bundle.devices.size(); ++d)
+      if (bundle.devices[d].name == name && bundle.topology.nodes_size() > 0)
+        nodes.push_back(bundle.topology.nodes(int(bundle.topology.node_of_device(int(d)))).name());
+  return nodes;
 }
 
 size_t ElasticJob::countWanted(double time) const {
@@ -91,8 +130,11 @@ bool ElasticJob::shouldStop() {
   const double time = now();
   if (const std::optional<DeviceNames> listed = discovery.poll(time)) {
     std::vector<bool> available;
-    for (const BundleDevice &device : bundle.devices)
-      available.push_back(listed->count(device.name) > 0);
+    for (const BundleDevice &device : bundle.devices) {
+      const std::vector<std::string> node = nodesOf({device.name});
+      available.push_back(listed->count(device.name) > 0 ||
+                          (!node.empty() && listed->count(node.front()) > 0));
+    }
     membership.setAvailable(available);
   }
   const std::vector<bool> wanted = membership.wanted(time);
@@ -117,11 +159,15 @@ void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
   if (checkpoint != newest)
     membership.progressed();
   newest = checkpoint;
-  size_t rank = 0;
+  // The ranks of a node that is gone cannot end.
+  std::set<uint32_t> failing(outcome.lost.begin(), outcome.lost.end());
+  failing.insert(outcome.rank);
+  uint32_t rank = 0;
+  std::vector<size_t> devices;
   for (size_t d = 0; d < members.size(); ++d)
-    if (members[d] && rank++ == outcome.rank)
-      return membership.failed(d, time);
-  membership.failed();
+    if (members[d] && failing.count(rank++))
+      devices.push_back(d);
+  membership.failed(devices, time);
 }
 
 Reconfiguration::Next ElasticJob::waitForDevices(double time) {
@@ -164,6 +210,7 @@ Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome, const std:
   launching.deviceNames = namesOf(members);
   launching.worldSize = launching.localRanks = static_cast<uint32_t>(launching.deviceNames.size());
   launching.environment["ZORSE_BUNDLE"] = path;
+  launching.nodeNames = nodesOf(launching.deviceNames);
   return {Next::Action::Start, o.quiet ? "" : describeStart(outcome, before)};
 }
 

@@ -20,12 +20,17 @@ public:
   /// Both must outlive the object. \param bundle  with all devices that may take part
   ElasticJob(const Options &options, const runtime::Bundle &bundle);
 
+  /// Sets how ranks are started, if --start-command is given. Fails if the bundle does not say on
+  /// which nodes its devices are.
+  runtime::Status prepare(runtime::LaunchOptions &launching) const;
+
   bool shouldStop() override;
   Next next(const runtime::LaunchOutcome &outcome, runtime::LaunchOptions &launching) override;
 
 private:
   DeviceNames excludedBy(const std::vector<bool> &members) const;
   std::vector<std::string> namesOf(const std::vector<bool> &members) const;
+  std::vector<std::string> nodesOf(const std::vector<std::string> &devices) const;
   size_t countWanted(double now) const;
   void takeFailure(const runtime::LaunchOutcome &outcome, double now);
   void prepareStandby();

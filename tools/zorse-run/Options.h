@@ -54,7 +54,7 @@ struct Options {
   bool elastic = false;
   uint64_t minDevices = 1;
   double rejoinSeconds = 60, waitSeconds = 600;
-  std::string discoveryScript;
+  std::string discoveryScript, startCommand;
 
   std::string secretFile, listen;
   uint32_t nodeConnections = 1;

@@ -237,9 +237,15 @@ void addElasticOptions(CLI::App &app, Options &o) {
       ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str()
       ->group(elastic);
-  app.add_option("--device-discovery-script", o.discoveryScript,
-                 "shell command that prints the names of the available devices, run every second: "
-                 "devices leave and join after a step")
+  app.add_option(
+         "--device-discovery-script", o.discoveryScript,
+         "shell command that prints the names of the available devices or nodes, run every second: "
+         "devices leave and join after a step")
+      ->group(elastic);
+  app.add_option("--start-command", o.startCommand,
+                 "shell command that starts a rank on a node, such as 'ssh {node}': {node} is the "
+                 "node's name in the cluster, {command} one word for a shell there (appended if it "
+                 "is missing); default: ranks run on this host")
       ->group(elastic);
   app.add_option("--wait-seconds", o.waitSeconds,
                  "seconds to wait for --min-devices before the job ends")
@@ -409,17 +415,17 @@ bool checkTogether(const CLI::App &app, const Options &o) {
 }
 
 bool checkElastic(const CLI::App &app, const Options &o) {
-  if (const char *option = o.elastic
-                               ? nullptr
-                               : firstGiven(app, {"--min-devices", "--rejoin-seconds",
-                                                  "--device-discovery-script", "--wait-seconds"})) {
+  if (const char *option = o.elastic ? nullptr
+                                     : firstGiven(app, {"--min-devices", "--rejoin-seconds",
+                                                        "--device-discovery-script",
+                                                        "--start-command", "--wait-seconds"})) {
     fprintf(stderr, "error: %s needs --elastic\n", option);
     return false;
   }
   if (!o.elastic)
     return true;
   if (!o.processes) {
-    fprintf(stderr, "error: --elastic needs --spawn: a process per device, on this machine\n");
+    fprintf(stderr, "error: --elastic needs --spawn: it starts a process per device\n");
     return false;
   }
   if (o.checkpointDirectory.empty() || o.saveInterval == 0) {

@@ -176,8 +176,11 @@ Result<int> runLauncher(const Options &o, int argc, char **argv,
     return last = std::max(last, newest) + 1;
   };
   std::optional<ElasticJob> elastic;
-  if (o.elastic)
+  if (o.elastic) {
     launching.reconfiguration = &elastic.emplace(o, *bundle);
+    if (Status status = elastic->prepare(launching); status.failed())
+      return status.error();
+  }
   return launch(launching);
 }
 

@@ -3,6 +3,7 @@
 #include "OrphanReaper.h"
 #include "RankProcess.h"
 #include "Signals.h"
+#include "StartCommand.h"
 
 #include "zorse/Base/Format.h"
 
@@ -21,6 +22,7 @@ using namespace zorse::runtime::launching;
 
 namespace {
 
+constexpr int kConnectionLost = 255; ///< exit code of ssh if its connection ends
 constexpr int kStopped = 130;        ///< exit code of a run that ended early on request
 constexpr double kTermSeconds = 0.5; ///< seconds after a failure in which ranks that were notified
                                      ///< may end without a signal
@@ -75,6 +77,8 @@ private:
   int runOnce(uint64_t restarts);
   Status startRanks(uint64_t generation, uint64_t restarts);
   std::vector<std::string> environment(uint32_t rank, uint64_t generation, uint64_t restarts) const;
+  std::pair<uint32_t, uint32_t> placeOnNode(uint32_t rank) const;
+  void startElsewhere(RankProcess::Options &options) const;
   void turn(double seconds);
   void takeSignals();
   void reap();
@@ -120,7 +124,8 @@ private:
   bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their
                           ///< work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
-  bool changeAsked_ = false; ///< the ranks were asked to stop for a change of devices
+  std::vector<uint32_t> lostRanks_; ///< LaunchOutcome::lost
+  bool changeAsked_ = false;        ///< the ranks were asked to stop for a change of devices
 };
 
 std::string Launcher::name(uint32_t rank) const {
@@ -145,14 +150,38 @@ std::string Launcher::prefix(uint32_t rank) const {
   return text + padding;
 }
 
+/// Returns the index of a rank among the ranks of its node, and their number.
+std::pair<uint32_t, uint32_t> Launcher::placeOnNode(uint32_t rank) const {
+  if (o_.startCommand.empty())
+    return {rank - o_.firstRank, o_.localRanks};
+  const std::string &node = o_.nodeNames[rank];
+  const auto begin = o_.nodeNames.begin();
+  return {uint32_t(std::count(begin, begin + rank, node)),
+          uint32_t(std::count(begin, o_.nodeNames.end(), node))};
+}
+
+/// Lets the user's command start the rank on its node.
+void Launcher::startElsewhere(RankProcess::Options &options) const {
+  std::vector<std::string> variables;
+  for (const std::string &entry : options.environment)
+    if (entry.rfind("ZORSE_", 0) == 0 && entry.rfind("ZORSE_SECRET=", 0) != 0)
+      variables.push_back(entry);
+  std::vector<std::string> words = options.arguments;
+  words.front() = options.program;
+  options.arguments = {
+      "sh", "-c", startCommandLine(o_.startCommand, o_.nodeNames[options.rank], variables, words)};
+  options.program = "/bin/sh";
+}
+
 std::vector<std::string> Launcher::environment(uint32_t rank, uint64_t generation,
                                                uint64_t restarts) const {
   Environment all = currentEnvironment();
   all.erase("ZORSE_LAUNCHER");
   all["ZORSE_RANK"] = std::to_string(rank);
   all["ZORSE_WORLD_SIZE"] = std::to_string(o_.worldSize);
-  all["ZORSE_LOCAL_RANK"] = std::to_string(rank - o_.firstRank);
-  all["ZORSE_LOCAL_WORLD_SIZE"] = std::to_string(o_.localRanks);
+  const auto [localRank, localRanks] = placeOnNode(rank);
+  all["ZORSE_LOCAL_RANK"] = std::to_string(localRank);
+  all["ZORSE_LOCAL_WORLD_SIZE"] = std::to_string(localRanks);
   all["ZORSE_COORDINATOR"] = "launcher";
   all["ZORSE_JOB"] = key_.job;
   all["ZORSE_SECRET"] = key_.secret;
@@ -188,6 +217,8 @@ Status Launcher::startRanks(uint64_t generation, uint64_t restarts) {
     options.environment = environment(rank, generation, restarts);
     options.signalMask = signals_.maskBefore();
     options.errPrefix = prefix(rank);
+    if (!o_.startCommand.empty())
+      startElsewhere(options);
     options.outPrefix = rank == 0 && o_.plainRankZero ? "" : options.errPrefix;
     Result<std::unique_ptr<RankProcess>> started = RankProcess::start(options, out_, err_);
     if (started.failed())
@@ -392,6 +423,7 @@ int Launcher::runOnce(uint64_t restarts) {
   failedAt_ = killedAt_ = lastEndAt_ = allLeftAt_ = 0;
   lingered_ = termSent_ = someStopped_ = stopAsked_ = lost_ = changeAsked_ = false;
   ranks_.clear();
+  lostRanks_.clear();
   uint64_t generation = 0; // the coordinator's generation
   if (o_.coordinator.empty()) {
     generation = o_.nextGeneration ? o_.nextGeneration() : restarts + 1;
@@ -435,8 +467,14 @@ int Launcher::runOnce(uint64_t restarts) {
           lost_ = true;
         }
   }
-  for (const std::unique_ptr<RankProcess> &rank : ranks_)
+  for (const std::unique_ptr<RankProcess> &rank : ranks_) {
     rank->closePipes();
+    const bool killed = rank->endedByUs() && (rank->running() || rank->exitCode() == 128 + SIGKILL);
+    const bool nodeGone = !o_.startCommand.empty() && !rank->running() &&
+                          rank->exitCode() == kConnectionLost;
+    if (killed || nodeGone)
+      lostRanks_.push_back(rank->rank());
+  }
   failure_ = rootCause();
   coordinator_.reset();
   if (lost_)
@@ -488,6 +526,7 @@ bool Launcher::startsAgain(uint64_t start, int code) {
   outcome.failed = failure_.has_value();
   if (failure_) {
     outcome.rank = failure_->rank;
+    outcome.lost = lostRanks_;
     outcome.why = failure_->text;
   }
   constexpr double kPollSeconds = 0.01;

@@ -15,16 +15,16 @@ constexpr double kSoon = 2; ///< a failure within this multiple of the last dela
 Membership::Membership(size_t devices, const Options &options)
     : options_(options), devices_(devices) {}
 
-void Membership::failed(size_t device, double now) {
-  failed();
-  Device &failing = devices_[device];
-  const bool again = failing.delay > 0 && now < failing.triedAgainAt + kSoon * failing.delay;
-  failing.delay = again ? std::min(2 * failing.delay, options_.maxRejoinSeconds)
-                        : options_.rejoinSeconds;
-  failing.triedAgainAt = options_.rejoinSeconds > 0 ? now + failing.delay : kNever;
+void Membership::failed(const std::vector<size_t> &devices, double now) {
+  ++failures_;
+  for (const size_t device : devices) {
+    Device &failing = devices_[device];
+    const bool again = failing.delay > 0 && now < failing.triedAgainAt + kSoon * failing.delay;
+    failing.delay = again ? std::min(2 * failing.delay, options_.maxRejoinSeconds)
+                          : options_.rejoinSeconds;
+    failing.triedAgainAt = options_.rejoinSeconds > 0 ? now + failing.delay : kNever;
+  }
 }
-
-void Membership::failed() { ++failures_; }
 
 void Membership::progressed() { failures_ = 0; }
 

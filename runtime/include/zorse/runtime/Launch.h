@@ -78,7 +78,10 @@ struct LaunchOutcome {
   uint64_t start = 0; ///< number of this start, from 0
   bool failed = false;
   uint32_t rank = kNoRank; ///< rank that failed first; kNoRank: none, or it is not known
-  std::string why;         ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
+  /// Ranks that had to be killed, because they did not end after the failure, or whose start
+  /// command ended with 255, as ssh does if its connection ends: their nodes may be gone.
+  std::vector<uint32_t> lost;
+  std::string why; ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
 };
 
 struct LaunchOptions;
@@ -115,6 +118,11 @@ struct LaunchOptions {
                                      ///< coordinator
   uint64_t restarts = 0;
   std::map<std::string, std::string> environment; ///< additional variables of the ranks
+  /// Shell command that starts a rank on a node (runtime/lib/launch/StartCommand.h); empty: ranks
+  /// are started on this host. It gets the ranks' environment. The command line of a rank has it,
+  /// too, without ZORSE_SECRET.
+  std::string startCommand;
+  std::vector<std::string> nodeNames;         ///< by rank, for `startCommand`
   Reconfiguration *reconfiguration = nullptr; ///< not null: it decides about further starts instead
                                               ///< of `restarts`
   std::function<uint64_t()> nextGeneration;   ///< called before every start if this launcher is the

@@ -21,10 +21,9 @@ public:
 
   Membership(size_t devices, const Options &options);
 
-  /// A device has failed. \param now  seconds, from any origin
-  void failed(size_t device, double now);
-  /// The job has failed, and no device is known to be the cause.
-  void failed();
+  /// The job has failed because of these devices; none: the cause is not known. \param now seconds,
+  /// from any origin
+  void failed(const std::vector<size_t> &devices, double now);
   /// The job has progressed: a checkpoint was completed that it can continue from.
   void progressed();
   /// Sets which devices are available.
