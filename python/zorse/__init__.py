@@ -9,13 +9,13 @@ Only zorse.export and training a module need PyTorch; everything else needs only
 from ._compile import Bundle, compile
 from ._compiled_module import CompiledModule
 from ._evaluate import Evaluation, evaluate
-from ._metrics import Sample, Step
+from ._metrics import Change, Sample, Step
 from ._plan import Report, plan
 from ._tools import ZorseError, ZorseWarning, tool
 from ._train import Run, train
 from ._weights import Weights, load_into
 
-__all__ = ["Bundle", "CompiledModule", "Evaluation", "Report", "Run", "Sample", "Step", "Trainer", "TrainingArguments", "Weights", "ZorseError", "ZorseWarning", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
+__all__ = ["Bundle", "Change", "CompiledModule", "Evaluation", "Report", "Run", "Sample", "Step", "Trainer", "TrainingArguments", "Weights", "ZorseError", "ZorseWarning", "compile", "evaluate", "export", "load_into", "plan", "tool", "train"]
 
 
 def export(module, path, **arguments):

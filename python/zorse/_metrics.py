@@ -90,6 +90,17 @@ class Sample:
     text: str | None = field(default=None)  #: prompt and generated text, decoded by the tokenizer of train
 
 
+@dataclass(frozen=True)
+class Change:
+    """Devices that left or joined an elastic job (`elastic`)."""
+    step: int  #: after this step
+    devices: Sequence[str]  #: that take part from then on
+    left: Sequence[str]
+    joined: Sequence[str]
+    reason: str  #: the failure; empty: devices became available, or are not any more
+    pause_seconds: float
+
+
 class Lines:
     """Complete lines of a file that another process writes. The process may replace the file by one
     with the same beginning (after a restart of the job)."""
@@ -149,12 +160,12 @@ class Metrics:
                 self._copy = open(path, "wb", buffering=0)
         self._lines = Lines(self.path, resumed)
         self._total, self._tokenizer = steps, tokenizer
-        self._all: list[Step | Sample] = []
+        self._all: list[Step | Sample | Change] = []
 
     def of(self, kind: type, evaluation: bool = False) -> list[Any]:
-        return [e for e in self._all if isinstance(e, kind) and (kind is Sample or e.evaluation == evaluation)]
+        return [e for e in self._all if isinstance(e, kind) and (kind is not Step or e.evaluation == evaluation)]
 
-    def more(self) -> list[Step | Sample]:
+    def more(self) -> list[Step | Sample | Change]:
         """Returns the messages since the last call."""
         kept, lines = self._lines.more()
         del self._all[kept:]
@@ -169,7 +180,9 @@ class Metrics:
         if self._copy:
             self._copy.close()
 
-    def _entry(self, line: dict[str, Any]) -> Step | Sample:
+    def _entry(self, line: dict[str, Any]) -> Step | Sample | Change:
+        if "devices" in line:
+            return Change(**line)
         if "generated" in line:
             return Sample(line["step"], line["prompt"], line["generated"], self._text([*line["prompt"], *line["generated"]]))
         evaluation = "eval_loss" in line

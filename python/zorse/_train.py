@@ -12,7 +12,7 @@ from typing import Any
 from ._compile import Bundle, compile
 from ._datasets import arrays_of, is_dataset
 from ._files import data_words
-from ._metrics import Metrics, Sample, Step, duration, perplexity
+from ._metrics import Change, Metrics, Sample, Step, duration, perplexity
 from ._onnx import read_metadata
 from ._progress import Progress, shows
 from ._tools import Process, warn
@@ -46,6 +46,7 @@ class Run:
     stopped: bool  #: whether the callback stopped the run before its last step
     _folder: Any = field(default=None)  # temporary folder, kept alive while its files are needed
     ema_weights: Weights | None = None  #: moving averages of the parameters, with `ema_decay`
+    changes: list[Change] = field(default_factory=list)  #: devices that left or joined, with `elastic`
 
     @property
     def losses(self) -> list[float | None]:
@@ -261,7 +262,7 @@ def _run(bundle: Bundle, line: Sequence[str], lines: Metrics, folder: Folder, so
     if _identity(checkpoint) in (None, before):
         raise error if error is not None else process.failure()
     weights = Weights(checkpoint, same_tensors(source.facts))
-    run = Run(bundle, weights, lines.of(Step), lines.of(Step, evaluation=True), lines.of(Sample), stopped, folder)
+    run = Run(bundle, weights, lines.of(Step), lines.of(Step, evaluation=True), lines.of(Sample), stopped, folder, changes=lines.of(Change))
     if source.module is not None:
         write_back(source, weights)
     if error is not None:

@@ -14,7 +14,7 @@ except ImportError as error:
     raise ImportError(f"zorse.ray needs Ray ({error}): pip install 'zorse[ray]'") from None
 
 from ._files import cluster_file
-from ._metrics import Step
+from ._metrics import Change, Step
 from ._ray_nodes import Nodes
 from ._tools import tool
 from ._train import Run
@@ -39,6 +39,7 @@ def train(model: Any, data: Any, *, max_steps: int, output: Path, save_interval:
     with Nodes() as nodes, tempfile.TemporaryDirectory(prefix="zorse-") as folder:
         _wait(nodes, min_nodes, wait_seconds)
         earlier: list[Step] = []
+        changes: list[Change] = []
         while True:
             path = os.path.join(output, "cluster.yaml")
             known = set(nodes.ready())
@@ -61,9 +62,10 @@ def train(model: Any, data: Any, *, max_steps: int, output: Path, save_interval:
                          checkpoint_dir=os.path.join(output, "checkpoints"), start_command=nodes.start_command, device_discovery_script=nodes.discovery_script,
                          wait_seconds=wait_seconds, compile_all_functions=True, resume=resume, **options)
             run.steps[:0] = [step for step in earlier if not run.steps or step.step < run.steps[0].step]
+            run.changes[:0] = changes
             if not grown or not run.stopped:
                 return run
-            earlier, resume, run.stopped = run.steps, True, False
+            earlier, changes, resume = run.steps, run.changes, True
 
 
 def _wait(nodes: Nodes, count: int, seconds: float) -> None:

@@ -141,7 +141,7 @@ class Trial:
         if self.code != 0:
             with open(self.err, errors="replace") as f:
                 return self.problems.append(f"exit code {self.code}: {f.read()[-600:]}")
-        rows = {row["step"]: row for row in jobs.metrics(self.metrics)}
+        rows = {row["step"]: row for row in jobs.metrics(self.metrics) if "loss" in row}
         if sorted(rows) != list(range(1, STEPS + 1)):
             return self.problems.append(f"steps {sorted(rows)}")
         segments = self.segments()
@@ -160,7 +160,7 @@ class Trial:
         metrics = os.path.join(self.folder, f"segment{number}.jsonl")
         z.call("zorse-run", self.bundle_of(names), *self.words, "--max-steps", end, "--in-process", "--quiet", "--metrics-file", metrics, *resume)
         for row in jobs.metrics(metrics):
-            if begin < row["step"] <= end and row != rows[row["step"]]:
+            if "loss" in row and begin < row["step"] <= end and row != rows[row["step"]]:
                 self.problems.append(f"step {row['step']} on {', '.join(names)}: {rows[row['step']]}, expected {row}")
                 return
         shutil.rmtree(own)

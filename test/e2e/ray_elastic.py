@@ -66,7 +66,10 @@ def main():
                               min_nodes=4, on_step=on_step, heartbeat_timeout=1.0, heartbeat_interval=0.1, rejoin_seconds=1.0, metrics_file=os.path.join(folder, "job.jsonl"),
                               quiet=False)
         with open(os.path.join(folder, "job.jsonl")) as f:
-            rows = [json.loads(line) for line in f]
+            lines = [json.loads(line) for line in f]
+        rows, changes = [line for line in lines if "loss" in line], [line for line in lines if "devices" in line]
+        for change in changes:
+            print(f"after step {change['step']}: {', '.join(change['devices'])}; left {change['left']}, joined {change['joined']}, pause {change['pause_seconds']:.2f} s: {change['reason'][:90]}")
         results.append(z.check("missing or repeated steps", sum(row["step"] != i + 1 for i, row in enumerate(rows)) + abs(len(rows) - STEPS), 0))
         results.append(z.check("losses against one device, relative", max(abs(row["loss"] - e) / e for row, e in zip(rows, expected)), LIMIT))
         pauses = sorted((b - a for a, b in zip(moments, moments[1:])), reverse=True)[:4]

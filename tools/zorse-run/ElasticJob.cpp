@@ -3,6 +3,8 @@
 #include "zorse/Base/Format.h"
 #include "zorse/runtime/CheckpointFiles.h"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -42,6 +44,14 @@ Membership::Options rulesOf(const Options &o) {
 std::string standbyFolder(const Options &o, const Bundle &bundle) {
   constexpr size_t kDigits = 12;
   return o.checkpointDirectory + "/standby-" + bundle.digest.substr(0, kDigits);
+}
+
+/// Returns the names that others does not have.
+DeviceNames without(const DeviceNames &names, const DeviceNames &others) {
+  DeviceNames rest;
+  std::set_difference(names.begin(), names.end(), others.begin(), others.end(),
+                      std::inserter(rest, rest.end()));
+  return rest;
 }
 
 std::string countOf(size_t count, size_t of) {
@@ -149,12 +159,11 @@ bool ElasticJob::shouldStop() {
   return false;
 }
 
-/// Notes a failure once. A failure without a newer checkpoint since the last one is one without
+/// Notes a failure. One without a newer checkpoint since the last one is one without
 /// progress.
 void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
-  if (!outcome.failed || failedStart == outcome.start)
+  if (!outcome.failed)
     return;
-  failedStart = outcome.start;
   const std::string checkpoint = newestCheckpoint(o.checkpointDirectory);
   if (checkpoint != newest)
     membership.progressed();
@@ -185,14 +194,21 @@ Reconfiguration::Next ElasticJob::waitForDevices(double time) {
                                  "; resume with --resume when they are there"};
 }
 
-std::string ElasticJob::describeStart(const LaunchOutcome &outcome,
-                                      const DeviceNames &before) const {
-  const DeviceNames after = excludedBy(members);
-  DeviceNames left, joined;
-  std::set_difference(after.begin(), after.end(), before.begin(), before.end(),
-                      std::inserter(left, left.end()));
-  std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
-                      std::inserter(joined, joined.end()));
+/// Describes the change for the metrics of rank 0 (JobOutput::begin).
+std::string ElasticJob::changeText(const LaunchOutcome &outcome, const DeviceNames &left,
+                                   const DeviceNames &joined) const {
+  const double wall =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const nlohmann::ordered_json change = {{"devices", namesOf(members)},
+                                         {"left", left},
+                                         {"joined", joined},
+                                         {"reason", outcome.why},
+                                         {"since", wall - outcome.seconds - (now() - endedAt)}};
+  return change.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+std::string ElasticJob::describeStart(const LaunchOutcome &outcome, const DeviceNames &left,
+                                      const DeviceNames &joined) const {
   const std::string checkpoint = newestCheckpoint(o.checkpointDirectory);
   return "zorse-run: " + (outcome.failed ? outcome.why + "; " : "") +
          (left.empty() ? "" : "without " + listed(left) + ", ") +
@@ -211,13 +227,20 @@ Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome, const std:
   launching.worldSize = launching.localRanks = static_cast<uint32_t>(launching.deviceNames.size());
   launching.environment["ZORSE_BUNDLE"] = path;
   launching.nodeNames = nodesOf(launching.deviceNames);
-  return {Next::Action::Start, o.quiet ? "" : describeStart(outcome, before)};
+  const DeviceNames after = excludedBy(members), left = without(after, before),
+                    joined = without(before, after);
+  launching.environment["ZORSE_CHANGE"] = changeText(outcome, left, joined);
+  return {Next::Action::Start, o.quiet ? "" : describeStart(outcome, left, joined)};
 }
 
 Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptions &launching) {
   bundles.poll();
   const double time = now();
-  takeFailure(outcome, time);
+  if (outcome.start != endedStart) {
+    endedStart = outcome.start;
+    endedAt = time;
+    takeFailure(outcome, time);
+  }
   if (membership.isHopeless())
     return {Next::Action::End, "error: " + outcome.why +
                                    "; the third failure without a new checkpoint in between: the "

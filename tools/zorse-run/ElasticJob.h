@@ -37,18 +37,22 @@ private:
   Next waitForDevices(double now);
   Next start(const runtime::LaunchOutcome &outcome, const std::string &path,
              runtime::LaunchOptions &launching);
-  std::string describeStart(const runtime::LaunchOutcome &outcome, const DeviceNames &before) const;
+  std::string changeText(const runtime::LaunchOutcome &outcome, const DeviceNames &left,
+                         const DeviceNames &joined) const;
+  std::string describeStart(const runtime::LaunchOutcome &outcome, const DeviceNames &left,
+                            const DeviceNames &joined) const;
 
   const Options &o;
   const runtime::Bundle &bundle;
   runtime::Membership membership;
   StandbyBundles bundles;
   DeviceDiscovery discovery;
-  std::vector<bool> members;           ///< of the running start, by device of `bundle`
-  std::string current;                 ///< path of its bundle
-  std::optional<uint64_t> failedStart; ///< last start whose failure was taken into account
-  std::string newest;                  ///< newest checkpoint at that time
-  std::optional<double> waitingSince;  ///< too few devices since then
+  std::vector<bool> members;          ///< of the running start, by device of `bundle`
+  std::string current;                ///< path of its bundle
+  std::optional<uint64_t> endedStart; ///< last start whose end was taken into account
+  double endedAt = 0;                 ///< time of that
+  std::string newest;                 ///< newest checkpoint at the last failure
+  std::optional<double> waitingSince; ///< too few devices since then
 };
 
 } // namespace zorse::run

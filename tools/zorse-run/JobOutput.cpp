@@ -2,8 +2,12 @@
 
 #include "zorse/runtime/Data.h"
 
+#include <nlohmann/json.hpp>
+
+#include <chrono>
 #include <cinttypes>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <sstream>
 
@@ -17,6 +21,16 @@ namespace {
 
 // The first byte of a message is its type.
 constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l', kSample = 'x';
+
+/// Returns the seconds since the time "since" of a change (ElasticJob.h).
+double secondsSince(const std::string &change) {
+  const nlohmann::json parsed = nlohmann::json::parse(change, nullptr, /*allow_exceptions=*/false);
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return parsed.is_object() && parsed.contains("since") && parsed["since"].is_number()
+             ? now - parsed["since"].get<double>()
+             : 0;
+}
 
 } // namespace
 
@@ -66,6 +80,8 @@ Status JobOutput::begin(uint64_t lastStep) {
     if (opened.failed())
       return opened.error();
     metrics_ = std::move(*opened);
+    if (const char *change = std::getenv("ZORSE_CHANGE"))
+      metrics_->changed(lastStep, change, secondsSince(change));
   }
   if (!options_.tensorboard.empty()) {
     Result<std::unique_ptr<TensorBoardFile>> opened =

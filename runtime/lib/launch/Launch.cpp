@@ -125,7 +125,8 @@ private:
                           ///< work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
   std::vector<uint32_t> lostRanks_; ///< LaunchOutcome::lost
-  bool changeAsked_ = false;        ///< the ranks were asked to stop for a change of devices
+  double changeAskedAt_ = 0;
+  bool changeAsked_ = false; ///< the ranks were asked to stop for a change of devices
 };
 
 std::string Launcher::name(uint32_t rank) const {
@@ -456,6 +457,7 @@ int Launcher::runOnce(uint64_t restarts) {
     if (o_.reconfiguration && coordinator_ && !failure_ && !changeAsked_ && !stopAsked_ &&
         killedAt_ == 0 && o_.reconfiguration->shouldStop()) {
       changeAsked_ = true;
+      changeAskedAt_ = now();
       coordinator_->requestStop();
     }
     if (killedAt_ != 0 && now() - killedAt_ > kGiveUpSeconds)
@@ -524,6 +526,7 @@ bool Launcher::startsAgain(uint64_t start, int code) {
   LaunchOutcome outcome;
   outcome.start = start;
   outcome.failed = failure_.has_value();
+  outcome.seconds = now() - (failure_ ? failedAt_ : changeAskedAt_);
   if (failure_) {
     outcome.rank = failure_->rank;
     outcome.lost = lostRanks_;

@@ -121,6 +121,15 @@ void MetricsFile::generated(uint64_t step, const std::vector<int64_t> &ids, size
   write(line.dump());
 }
 
+void MetricsFile::changed(uint64_t step, const std::string &change, double seconds) {
+  const ordered_json given = ordered_json::parse(change, nullptr, /*allow_exceptions=*/false);
+  ordered_json line = {{"step", step}};
+  for (const char *field : {"devices", "left", "joined", "reason"})
+    line[field] = given.is_object() && given.contains(field) ? given[field] : ordered_json();
+  line["pause_seconds"] = seconds;
+  write(line.dump());
+}
+
 void MetricsFile::write(const std::string &line) {
   std::string text = line + "\n";
   bool good = std::fwrite(text.data(), 1, text.size(), file_) == text.size();

@@ -81,7 +81,8 @@ struct LaunchOutcome {
   /// Ranks that had to be killed, because they did not end after the failure, or whose start
   /// command ended with 255, as ssh does if its connection ends: their nodes may be gone.
   std::vector<uint32_t> lost;
-  std::string why; ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
+  double seconds = 0; ///< since the failure was noticed, or since the ranks were asked to stop
+  std::string why;    ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
 };
 
 struct LaunchOptions;
