@@ -43,9 +43,8 @@ TEST(StartCommand, TheCommandIsOneWordForAShellOnTheNode) {
 }
 
 TEST(StartCommand, TheNodeIsAWord) {
-  EXPECT_EQ(printed(startCommandLine("printf %s:%s: {node} {node} && sh -c", "a node's", {},
-                                     {"printf", "done"})),
-            "a node's:a node's:done");
+  EXPECT_EQ(printed(startCommandLine("printf %s:%s:%s {node} {node}", "a node's", {}, {"done"})),
+            "a node's:a node's:exec env 'done'");
 }
 
 } // namespace

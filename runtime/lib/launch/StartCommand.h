@@ -9,7 +9,7 @@ namespace zorse::runtime::launching {
 /// Returns the text as one word for a POSIX shell.
 std::string shellQuoted(const std::string &text);
 
-/// Fills a template of the user, a shell command. `{node}` is the node's name. `{command}` is the
+/// Fills a template of the user, one shell command. `{node}` is the node's name. `{command}` is the
 /// rank's command as one word, which a shell on the node must interpret; it is appended if the
 /// template does not have it.
 ///
