@@ -392,7 +392,7 @@ void placeOwned(const PlanLowering &x, GroupState &state) {
     }
 }
 
-void findOwners(PlanLowering &x) {
+void assignOwners(PlanLowering &x) {
   const uint32_t groups = static_cast<uint32_t>(x.summary.groups_size());
   std::vector<const GroupOwners *> listed(groups, nullptr);
   for (const GroupOwners &instruction : x.plan.owners)
@@ -522,8 +522,12 @@ struct HoldingLayout {
 
 } // namespace
 
-void zorse::step::layoutState(PlanLowering &x) {
+void zorse::step::findOwners(PlanLowering &x) {
   findReaders(x);
+  assignOwners(x);
+}
+
+void zorse::step::layoutState(PlanLowering &x) {
   findOwners(x);
   findUnshardIntervals(x);
   const uint64_t stepBytes = zorse::optimizerStepBytes(x.summary);

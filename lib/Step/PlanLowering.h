@@ -514,6 +514,8 @@ uint64_t lossRowsBytes(const bundle::ModelSummary &summary, const Cell &cell);
 Status checkSummary(const bundle::ModelSummary &summary);
 /// Checks that sizes of the plan's cells do not overflow. Precondition: both arguments are valid.
 Status checkSizes(const bundle::ModelSummary &summary, const Plan &plan);
+/// Sets readers, contributors and owners of every state group, without buffers.
+void findOwners(PlanLowering &x);
 void layoutState(PlanLowering &x);
 /// Sets windows and their uses. Precondition: readers are set.
 void findUnshardIntervals(PlanLowering &x);

@@ -165,6 +165,7 @@ class PlanOptions(ModelOptions, StateOptions, total=False):
     seed: int
     num_threads: int
     planner: str
+    near: Path  #: plan.json or bundle of another cluster to adapt
 
 
 _RENAMED_ARGUMENTS = {"batches": "eval_iters", "communication": "overlap_comm", "evaluate": "eval_data"}  #: arguments that are not named like the flag

@@ -1,10 +1,11 @@
-// Plans a model on a cluster and prints the planning time, from opening the YAML to closing
-// plan.json, and the quality of the plan.
+// Plans a model on a cluster, or adapts the plan of another cluster, and prints the planning time,
+// from opening the first file to closing plan.json, and the quality of the plan.
 #include "Layout/StrategySimulator.h"
 
 #include "LlamaShape.h"
 #include "zorse/Planning/CostModel.h"
 #include "zorse/Planning/LowerBound.h"
+#include "zorse/Planning/Repair.h"
 #include "zorse/Planning/Search.h"
 
 #include <chrono>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <optional>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -71,7 +73,7 @@ int main(int argc, char **argv) {
       return fail("usage: planning-time --cluster FILE [--model NAME] [--sequence N] [--tokens N] "
                   "[--type f16|bf16|f32] [--seed N] [--candidates N] "
                   "[--threads N] "
-                  "[--plan FILE] [--show] [--bound]");
+                  "[--plan FILE] [--near FILE] [--show] [--bound]");
   }
   auto number = [&](const char *name, long otherwise) {
     return flags.count(name) ? std::atol(flags[name].c_str()) : otherwise;
@@ -88,6 +90,13 @@ int main(int argc, char **argv) {
     return fail(summary.message());
 
   double start = seconds();
+  std::optional<step::Plan> old;
+  if (flags.count("near")) {
+    auto read = step::readPlanFile(flags["near"], *summary);
+    if (read.failed())
+      return fail(read.message());
+    old = std::move(*read);
+  }
   auto cluster = readClusterFile(flags["cluster"]);
   if (cluster.failed())
     return fail(cluster.message());
@@ -99,7 +108,7 @@ int main(int argc, char **argv) {
   options.seed = static_cast<uint64_t>(number("seed", 1));
   options.candidates = static_cast<uint32_t>(number("candidates", 0));
   options.threads = static_cast<unsigned>(number("threads", 0));
-  auto result = searchPlan(problem, options);
+  auto result = old ? repairPlan(problem, *old, options) : searchPlan(problem, options);
   double searched = seconds();
   if (result.failed())
     return fail("after " + std::to_string(searched - start) + " s: " + result.message());
@@ -112,6 +121,9 @@ int main(int argc, char **argv) {
   std::printf("%zu devices, %s: %.3f s (search %.3f), %u candidates, step %.3f s, %.0f tokens/s",
               cluster->devices.size(), shape->name.c_str(), end - start, searched - start,
               result->tried, result->evaluation.step, rate);
+  if (old)
+    std::printf(", %.3f GB moved",
+                static_cast<double>(redistributionBytes(problem, *old, result->plan)) / 1e9);
   if (bound)
     if (auto efficient = efficiency(problem, result->plan); !efficient.failed())
       std::printf(

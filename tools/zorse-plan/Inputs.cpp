@@ -203,6 +203,12 @@ Status zorse::plan::readInputs(Options &o, Inputs &inputs) {
       return head.error();
     o.batch = head->batch;
   }
+  if (o.batch == 0 && !o.near.empty()) {
+    Result<step::PlanHead> head = step::readPlanHead(nearPlanPath(o));
+    if (head.failed())
+      return head.error();
+    o.batch = head->batch;
+  }
   Status status = readFiles(o, inputs);
   o.compile.batch = o.batch;
   if (status.succeeded())

@@ -6,6 +6,8 @@
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Step/Schedules.h"
 
+#include <filesystem>
+
 using namespace zorse;
 
 namespace {
@@ -134,6 +136,10 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   app.add_option(
       "--plan", o.plan,
       "plan.json to evaluate instead of searching for a plan (docs/reference/plan-json.md)");
+  app.add_option("--near", o.near,
+                 "plan.json or bundle of another cluster to adapt to --cluster in about a second: "
+                 "devices with equal names are the same, lost and joined ones change the plan, and "
+                 "little state moves");
   app.add_option("-o,--output", o.output, "output file for plan.json");
   app.add_option("--html", o.html,
                  "output file for an HTML report with timeline, memory, tiling and reasons");
@@ -158,6 +164,38 @@ void zorse::plan::addOptions(CLI::App &app, Options &o) {
   addGradientWire(app, o.compile);
   addSearchOptions(app, o);
   addRentOptions(app, o);
+}
+
+Status zorse::plan::checkNear(const Options &o) {
+  if (o.near.empty())
+    return Status::success();
+  const auto both = [](const std::string &other, const std::string &why) {
+    return userError("--near and " + other + " contradict each other: --near " + why +
+                     "; leave one of them out");
+  };
+  if (!o.plan.empty())
+    return both("--plan", "makes a plan, --plan evaluates one");
+  if (o.planner != "zorse")
+    return both("--planner=" + o.planner, "is done by Zorse's planner");
+  if (o.shop)
+    return both("--shop", "adapts a plan to one cluster");
+  if (!o.compareClusters.empty())
+    return both("--compare-clusters", "adapts a plan to one cluster");
+  if (!o.compare.empty())
+    return both("--compare", "makes a plan, --compare evaluates two");
+  if (o.maxGroup > 1)
+    return both("--tensor-parallel-size=" + std::to_string(o.maxGroup),
+                "makes plans without groups of devices");
+  if (o.search.candidates > 0)
+    return both("--search-budget", "has a fixed budget");
+  if (o.search.seconds > 0)
+    return both("--search-seconds", "has a fixed budget");
+  return Status::success();
+}
+
+std::string zorse::plan::nearPlanPath(const Options &o) {
+  std::error_code failure;
+  return std::filesystem::is_directory(o.near, failure) ? o.near + "/plan.json" : o.near;
 }
 
 Result<step::Communication> zorse::plan::communicationOf(const Options &o, const step::Plan *plan) {

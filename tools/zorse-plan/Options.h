@@ -14,7 +14,7 @@
 namespace zorse::plan {
 
 struct Options {
-  std::string model, summary, shape, cluster, profile, plan, output, html, json, schedule,
+  std::string model, summary, shape, cluster, profile, plan, near, output, html, json, schedule,
       objective = "throughput", split, planner = "zorse";
   std::optional<bool> overlap; ///< of communication with computation
   bool optimizerInBackward = false;
@@ -33,6 +33,12 @@ struct Options {
 
 /// Adds the flags of `options`, which must outlive parsing.
 void addOptions(CLI::App &app, Options &options);
+
+/// Refuses options that contradict --near.
+Status checkNear(const Options &options);
+
+/// Returns the path of the plan that --near names.
+std::string nearPlanPath(const Options &options);
 
 /// Returns the communication that the flags choose, otherwise the plan's. \param plan  null: none
 Result<step::Communication> communicationOf(const Options &options, const step::Plan *plan);

@@ -10,6 +10,7 @@
 #include "zorse/Base/Format.h"
 #include "zorse/Baselines/Baselines.h"
 #include "zorse/Pipelines/DivisibleOnnx.h"
+#include "zorse/Planning/Repair.h"
 #include "zorse/Planning/Report.h"
 #include "zorse/Planning/Search.h"
 #include "zorse/Planning/TensorParallel.h"
@@ -168,6 +169,36 @@ Result<step::Plan> choosePlan(const std::string &planner, const planning::Proble
   return std::move(result->plan);
 }
 
+/// Adapts the plan of --near.
+Result<step::Plan> repair(const Options &o, const planning::Problem &problem,
+                          planning::SearchOptions &search, std::string &found) {
+  if (problem.summary.device_groups_size())
+    return userError("the bundle's units are divided by the groups of its plan (tensor "
+                     "parallelism), which --near cannot adapt: pass the ONNX file instead");
+  Result<step::Plan> old = step::readPlanFile(nearPlanPath(o), problem.summary);
+  if (old.failed())
+    return old.error();
+  Result<planning::SearchResult> result = planning::repairPlan(problem, *old, search);
+  if (search.progress)
+    fputs("\r\x1b[K", stderr);
+  if (result.failed())
+    return result.error();
+  const planning::ClusterChange change =
+      planning::findClusterChange(*old, problem.cluster, search.excluded);
+  auto devices = [](size_t count) {
+    return std::to_string(count) + (count == 1 ? " device" : " devices");
+  };
+  const uint64_t moved = planning::redistributionBytes(problem, *old, result->plan);
+  found = "repaired from " + o.near + ": " + devices(change.lost.size()) + " lost, " +
+          std::to_string(change.joined.size()) + " joined, " +
+          showBytes(static_cast<double>(moved)) + " of state to move; best of " +
+          std::to_string(result->tried) + " candidates";
+  if (const std::string why = planning::whyNotRepaired(problem, *old); !why.empty())
+    found += ", without the structure of the old plan: " + why;
+  search.starts.push_back(std::move(result->strategy));
+  return std::move(result->plan);
+}
+
 /// A problem without groups of devices, and how they could divide its model.
 struct WholeProblem {
   const planning::Problem &problem;
@@ -264,6 +295,8 @@ int describe(const Options &o, const planning::Problem &problem, const WholeProb
 }
 
 int run(Options &o) {
+  if (Status status = checkNear(o); status.failed())
+    return fail(status.message());
   if (!o.compareClusters.empty())
     return compareClusters(o);
   Inputs inputs;
@@ -293,7 +326,8 @@ int run(Options &o) {
   planning::GroupedResult groups;
   if (!plan) {
     Result<step::Plan> chosen =
-        o.maxGroup > 1 && o.planner == "zorse"
+        !o.near.empty() ? repair(o, problem, *search, found)
+        : o.maxGroup > 1 && o.planner == "zorse"
             ? chooseWithGroups(o, problem, *search, inputs.model.divisible.get(), found, groups)
             : choosePlan(o.planner, problem, *search, found);
     if (chosen.failed())
@@ -346,7 +380,8 @@ static int runTool(int argc, char **argv) {
            {"--summary", o.summary},
            {"--cluster", o.cluster},
            {"--profile", o.profile},
-           {"--plan", o.plan}},
+           {"--plan", o.plan},
+           {"--near", o.near.empty() ? o.near : nearPlanPath(o)}},
           {{"--output", o.output}, {"--html", o.html}, {"--json", o.json}});
       status.failed())
     return fail(status.message());

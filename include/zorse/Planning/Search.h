@@ -8,6 +8,8 @@
 
 namespace zorse::planning {
 
+class NearPlan;
+
 enum class Objective : uint8_t { Throughput, CostPerSample };
 
 struct SearchOptions {
@@ -33,6 +35,8 @@ struct SearchOptions {
   std::vector<uint32_t> excluded;  ///< devices to leave out
   std::vector<Strategy> starts;    ///< the search also starts from these, such as the best ones of
                                    ///< a similar problem
+  const NearPlan *near = nullptr;  ///< set by repairPlan: a short search that also starts from
+                                   ///< repairs of this plan
   bool memoryOptimizations = true; ///< try memory optimizations if memory is insufficient or nearly
                                    ///< full
   bool memoryHints = true; ///< if no plan fits, the message suggests changes that would help: takes

@@ -321,6 +321,12 @@ std::shared_ptr<LoweringTables> makeLoweringTables(const bundle::ModelSummary &s
                                                    const bundle::FunctionLibrary *functions,
                                                    const Costs *costs);
 
+/// Returns the elements of every state group that devices keep between steps, by device: those that
+/// owners update, and those of frozen groups that their readers read. Precondition: the plan is
+/// valid.
+std::vector<std::vector<Shard>> findHeldState(const bundle::ModelSummary &summary,
+                                              const Plan &plan);
+
 /// Bytes of a device's memory that a cell needs, as used by schedules when they admit cells.
 /// Buffers count in multiples of 64.
 struct CellMemory {

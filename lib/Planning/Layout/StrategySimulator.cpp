@@ -111,7 +111,8 @@ void addStrategy(const MemoryOptimizations &optimizations, const Strategy &strat
 StrategySimulator::StrategySimulator(const Problem &problem, uint64_t gaps, int tries)
     : problem(problem), fragmentationDivisor(gaps), tries(tries),
       tables(step::makeLoweringTables(problem.summary, problem.functions, &problem.costs)),
-      replicas(problem), reused(emptyPlan(problem)) {}
+      functions(problem.summary, problem.functions), replicas(problem), reused(emptyPlan(problem)) {
+}
 
 void StrategySimulator::assignCells(const Strategy &strategy, bool withReplicas,
                                     step::Plan &plan) const {
@@ -248,6 +249,8 @@ zorse::Result<step::StepTimes> StrategySimulator::timeWithReplicas(const Strateg
                                                                    const Result *equal) {
   replicas.find(strategy);
   assignCells(strategy, /*withReplicas=*/false, reused);
+  if (!functions.canRun(reused))
+    return userError("functions that the plan calls are not compiled");
   ownByMemory(equal, /*withReplicas=*/false, reused);
   return time(reused);
 }

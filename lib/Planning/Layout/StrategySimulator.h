@@ -2,6 +2,7 @@
 // are simulated once. Internal to Planning.
 #pragma once
 
+#include "CompiledFunctions.h"
 #include "Memo.h"
 #include "Replicas.h"
 
@@ -26,8 +27,8 @@ public:
                              int tries = 1);
 
   struct Result {
-    bool ran = false;                           ///< false: the order cannot run (deadlock)
-    double step = 0;                            ///< seconds
+    bool ran = false; ///< false: the order cannot run (deadlock), or functions do not exist
+    double step = 0;  ///< seconds
     uint64_t shortfallBytes = 0;                ///< bytes over the devices' memory, summed
     std::vector<uint64_t> memory;               ///< per device of the cluster, gaps included
     std::vector<uint64_t> fragmentationDivisor; ///< per device: bytes included in `memory` for gaps
@@ -56,6 +57,7 @@ private:
   const uint64_t fragmentationDivisor;
   const int tries;
   std::shared_ptr<step::LoweringTables> tables;
+  const CompiledFunctions functions;
   ReplicaFinder replicas;
   step::Plan reused; ///< plan to reuse, because devices and links are equal for all strategies
   Memo<Result> simulated;

@@ -1,5 +1,7 @@
 #include "UnitTables.h"
 
+#include "CompiledFunctions.h"
+
 #include "zorse/Step/UnitTasks.h"
 #include "zorse/Summary/StateLayout.h"
 
@@ -16,7 +18,8 @@ constexpr int64_t kDirectRows = 512;
 
 } // namespace
 
-UnitTables::UnitTables(const bundle::ModelSummary &summary) {
+UnitTables::UnitTables(const bundle::ModelSummary &summary,
+                       const bundle::FunctionLibrary *functions) {
   for (bool gradients : {false, true})
     for (const std::vector<uint32_t> &values : valuesAtCuts(summary, gradients)) {
       double bytes = 0;
@@ -38,6 +41,7 @@ UnitTables::UnitTables(const bundle::ModelSummary &summary) {
     groupsOfUnits.push_back(zorse::groupsOfUnit(summary, unit));
     anySplits |= unit.splits();
   }
+  anySplits = anySplits && CompiledFunctions(summary, functions).splitBackward();
 }
 
 void UnitTables::groupsOf(int32_t unitBegin, int32_t unitEnd, std::vector<uint32_t> &result) const {

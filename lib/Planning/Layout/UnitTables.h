@@ -25,7 +25,9 @@ struct GroupTable {
 /// Data about the model alone. Immutable; threads may share it.
 class UnitTables {
 public:
-  explicit UnitTables(const bundle::ModelSummary &summary);
+  /// \param functions  as Problem::functions
+  explicit UnitTables(const bundle::ModelSummary &summary,
+                      const bundle::FunctionLibrary *functions = nullptr);
 
   int32_t units() const { return static_cast<int32_t>(groupsOfUnits.size()); }
   /// Returns the bytes per row of all values that cross a cut forward, and of the gradients that
@@ -39,7 +41,7 @@ public:
   const std::vector<uint32_t> &groupsOfUnit(int32_t unit) const {
     return groupsOfUnits[static_cast<size_t>(unit)];
   }
-  /// Whether any unit has a backward in two parts.
+  /// Whether any unit has a backward in two parts, and the functions for it exist.
   bool canSplit() const { return anySplits; }
 
 private:

@@ -1,5 +1,7 @@
 #include "Candidates.h"
 
+#include "../Repair/NearPlan.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -19,6 +21,8 @@ int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t max
   for (const Strategy &start : options.starts)
     if (start.boundaryDenominator > 1)
       return start.boundaryDenominator;
+  if (options.near && options.near->strategy() && options.near->strategy()->boundaryDenominator > 1)
+    return options.near->strategy()->boundaryDenominator;
   const bool timed = !options.schedule || *options.schedule == step::ScheduleKind::SteadyState;
   return timed && !options.wholeUnits && problem.batch >= 4 * max && options.stages == 0 ? max : 1;
 }
@@ -26,7 +30,7 @@ int32_t waysOf(const Problem &problem, const SearchOptions &options, int32_t max
 } // namespace
 
 SearchContext::SearchContext(const Problem &problem, const SearchOptions &options)
-    : problem(problem), options(options), tables(problem.summary),
+    : problem(problem), options(options), tables(problem.summary, problem.functions),
       model(problem, tables, options.maxMicroBatchSize) {
   for (uint32_t d = 0; d < problem.cluster.devices.size(); ++d)
     if (std::find(options.excluded.begin(), options.excluded.end(), d) == options.excluded.end())

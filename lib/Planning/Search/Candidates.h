@@ -10,6 +10,7 @@
 
 #include "zorse/Planning/Search.h"
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -120,10 +121,13 @@ public:
   void count(uint32_t simulated) { triedCount += simulated; }
   AdaptiveMoveSelection moves;
   uint32_t budget = 0;
+  double maxScore = INFINITY; ///< of a repair that moves less state than the best one
   bool budgetExhausted() const { return triedCount >= budget; }
   /// Returns the limits for the devices that may be used now.
   SearchEffort effort() const {
-    SearchEffort effort = SearchEffort::forDevices(devices.size(), tables.units(), problem.batch);
+    SearchEffort effort =
+        options.near ? SearchEffort::forRepair(devices.size(), tables.units(), problem.batch)
+                     : SearchEffort::forDevices(devices.size(), tables.units(), problem.batch);
     if (options.seconds > 0)
       effort.limitTo(options.seconds);
     return effort;
@@ -157,6 +161,10 @@ std::vector<step::Schedule> scheduleChoices(const SearchContext &context, bool e
 /// \param thorough  also splits nodes, and tries several assumptions about memory; this takes most
 ///   of the time
 std::vector<Candidate> makeInitialSolutions(SearchContext &context, bool thorough = true);
+/// Returns strategies with one pipeline per set of devices, from one partition for each order of
+/// the sets' devices; empty if there are fewer samples than sets.
+std::vector<Candidate> solutionsFor(SearchContext &context,
+                                    const std::vector<std::vector<uint32_t>> &sets);
 /// Returns at most `max` subsets of the devices: without each site, class and node, each of these
 /// alone, the strongest together, classes of a site; for few devices, one less of each class. Sites
 /// are first, nodes last.
@@ -249,6 +257,9 @@ std::optional<Problem> withRecomputation(SearchContext &context,
 std::optional<SearchResult> searchReshardAfterForward(const Problem &problem,
                                                       const SearchOptions &options,
                                                       bool briefly = false);
+/// Searches with devices in canonical order, so that the plan does not depend on that of the
+/// cluster.
+Result<SearchResult> searchInCanonicalOrder(const Problem &problem, const SearchOptions &options);
 /// Runs one search with the memory optimizations of the problem only.
 Result<SearchResult> searchInOrder(const Problem &problem, const SearchOptions &options);
 /// Returns the score of the best plan of a short search that fits and meets the limits; nullopt if

@@ -47,11 +47,13 @@ std::string signatureOf(const Problem &problem, uint32_t d) {
   return text;
 }
 
-/// An item to sort: faster and larger ones first, then by signature, then in the original order.
+/// An item to sort: faster and larger ones first, then by signature, then by name if there are
+/// names, then in the original order.
 struct Item {
   uint32_t index;
   double speed = 0, memory = 0;
   std::string signature;
+  std::string name = {};
 
   bool operator<(const Item &o) const {
     if (speed != o.speed)
@@ -60,6 +62,8 @@ struct Item {
       return memory > o.memory;
     if (signature != o.signature)
       return signature < o.signature;
+    if (name != o.name)
+      return name < o.name;
     return index < o.index;
   }
   void contain(const Item &part) {
@@ -122,22 +126,22 @@ std::vector<uint32_t> placesOf(const std::vector<Item> &sorted) {
 }
 
 /// Adds in sorted order, so that rounding of the sums does not depend on the order of the file.
-std::vector<Item> makeDevices(const Problem &problem) {
+std::vector<Item> makeDevices(const Problem &problem, bool byName) {
   const std::vector<ClusterDevice> &from = problem.cluster.devices;
   const size_t speed = speedIndex(productType(problem.summary));
   std::vector<Item> devices;
   for (uint32_t d = 0; d < from.size(); ++d)
     devices.push_back({d, from[d].flopsPerSecond[speed], static_cast<double>(from[d].capacity()),
-                       signatureOf(problem, d)});
+                       signatureOf(problem, d), byName ? from[d].name : ""});
   std::sort(devices.begin(), devices.end());
   return devices;
 }
 
-std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &devices) {
+std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &devices, bool byName) {
   std::vector<Item> nodes;
   std::vector<std::vector<std::string>> parts(from.nodes.size());
   for (uint32_t n = 0; n < from.nodes.size(); ++n)
-    nodes.push_back({n, 0, 0, ""});
+    nodes.push_back({n, 0, 0, "", byName ? from.nodes[n].name : ""});
   for (const Item &device : devices) {
     nodes[from.devices[device.index].node].contain(device);
     parts[from.devices[device.index].node].push_back(device.signature);
@@ -156,12 +160,13 @@ std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &device
   return nodes;
 }
 
-std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes) {
+std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes, bool byName) {
   const bundle::Topology &topology = from.topology;
   std::vector<Item> sites;
   std::vector<std::vector<std::string>> parts(static_cast<size_t>(topology.sites_size()));
   for (uint32_t s = 0; s < parts.size(); ++s)
-    sites.push_back({s, 0, 0, ""});
+    sites.push_back(
+        {s, 0, 0, "", byName ? topology.sites(static_cast<int>(s)).name() : std::string()});
   for (const Item &node : nodes) {
     const uint32_t site = topology.nodes(static_cast<int>(node.index)).site();
     sites[site].contain(node);
@@ -181,11 +186,12 @@ std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes)
 
 } // namespace
 
-CanonicalProblem CanonicalProblem::make(const Problem &problem) {
+CanonicalProblem CanonicalProblem::make(const Problem &problem, bool byName) {
   const Cluster &from = problem.cluster;
   const bundle::Topology &topology = from.topology;
-  std::vector<Item> devices = makeDevices(problem), nodes = makeNodes(from, devices);
-  const std::vector<Item> sites = makeSites(from, nodes);
+  std::vector<Item> devices = makeDevices(problem, byName),
+                    nodes = makeNodes(from, devices, byName);
+  const std::vector<Item> sites = makeSites(from, nodes, byName);
 
   // Sites in order, their nodes in order, and the devices of these in order.
   const std::vector<uint32_t> siteAt = placesOf(sites);

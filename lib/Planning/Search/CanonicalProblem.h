@@ -20,7 +20,9 @@ struct CanonicalProblem {
   std::optional<CostModel> costs;
   std::vector<uint32_t> original; ///< per device of `cluster`: its index in the problem's cluster
 
-  static CanonicalProblem make(const Problem &problem);
+  /// \param byName  items that signatures do not distinguish are ordered by their names: what a
+  /// plan for another cluster says about a device then decides its use, not its place in the file
+  static CanonicalProblem make(const Problem &problem, bool byName = false);
 
   /// Returns the problem on this cluster. It refers to this object.
   Problem on(const Problem &problem) const;

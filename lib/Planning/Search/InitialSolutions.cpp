@@ -211,6 +211,18 @@ public:
       addFinerTasks();
     solveFrom(coarse);
     solveAgain();
+    return takeSolutions();
+  }
+
+  /// As run, for these sets of devices only.
+  std::vector<Candidate> runFor(const std::vector<std::vector<uint32_t>> &sets) {
+    addTasks(sets, effort.repairOrders);
+    solveFrom(0);
+    return takeSolutions();
+  }
+
+private:
+  std::vector<Candidate> takeSolutions() {
     std::vector<Candidate> solutions;
     for (SeedTask &task : tasks)
       for (Candidate &candidate : task.found) {
@@ -220,7 +232,6 @@ public:
     return solutions;
   }
 
-private:
   void addAllTasks() {
     const uint32_t asked = context.options.pipelines;
     const size_t count = context.devices.size();
@@ -527,6 +538,13 @@ std::vector<Candidate> zorse::planning::makeInitialSolutions(SearchContext &cont
                                                              bool thorough) {
   return inTurn(
       withoutRepeated(SeedSearch(context, thorough).run(), context.effort().onePerEstimate));
+}
+
+std::vector<Candidate>
+zorse::planning::solutionsFor(SearchContext &context,
+                              const std::vector<std::vector<uint32_t>> &sets) {
+  return inTurn(withoutRepeated(SeedSearch(context, /*thorough=*/false).runFor(sets),
+                                /*onePerEstimate=*/true));
 }
 
 std::optional<Candidate> zorse::planning::proportionalPartition(const SearchContext &context,

@@ -14,6 +14,8 @@
 #include "Candidates.h"
 #include "CanonicalProblem.h"
 
+#include "../Repair/NearPlan.h"
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -113,6 +115,8 @@ std::vector<Candidate> firstCandidates(SearchContext &context,
     candidate.strategy.schedule = schedule;
 
   std::vector<Candidate> all;
+  if (options.near)
+    all = options.near->repairs(context);
   addSymmetricCopies(context, all);
   for (const Strategy &start : options.starts) {
     all.emplace_back().strategy = start;
@@ -211,13 +215,20 @@ static uint64_t workOfOne(SearchContext &context, const std::vector<Candidate> &
   return context.simulator(0).run(strategy).work;
 }
 
+/// A repair that moves little state must not be slower than the first candidate.
+static void limitScore(SearchContext &context, uint64_t id, const std::vector<Candidate> &pool) {
+  for (const Candidate &candidate : pool)
+    if (candidate.id == id && candidate.shortfallBytes == 0)
+      context.maxScore = candidate.score;
+}
+
 /// Runs a search that starts with the devices `first` of all usable ones.
 static Result<SearchResult> searchFrom(SearchContext &context, const std::vector<uint32_t> &first) {
   const SearchOptions &options = context.options;
   const std::vector<uint32_t> all = context.devices;
   context.devices = first;
   const SearchEffort effort = context.effort();
-  std::vector<Candidate> solutions = makeInitialSolutions(context);
+  std::vector<Candidate> solutions = makeInitialSolutions(context, effort.thoroughSeeds);
   keepAsAsked(options, solutions);
   if (const std::optional<Problem> eased = withRecomputation(context, solutions)) {
     SearchContext other(*eased, options);
@@ -230,7 +241,10 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   std::vector<Candidate> firstOnes = firstCandidates(context, solutions, schedules.front()), pool;
   if (firstOnes.empty())
     return userError(nothingFound(options, context.devices.size(), context.problem.batch));
+  const uint64_t firstId = firstOnes.front().id;
   addSimulated(context, std::move(firstOnes), effort.seedWork, pool);
+  if (options.near) // the first one is the plan without the lost devices
+    limitScore(context, firstId, pool);
   // Keeps the best single device to the end.
   std::optional<Candidate> alone;
   if (auto best = std::find_if(pool.begin(), pool.end(),
@@ -276,12 +290,18 @@ Result<SearchResult> zorse::planning::searchInOrder(const Problem &problem,
 
 Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
                                                  const SearchOptions &options) {
+  return searchInCanonicalOrder(problem, options);
+}
+
+Result<SearchResult> zorse::planning::searchInCanonicalOrder(const Problem &problem,
+                                                             const SearchOptions &options) {
   if (problem.cluster.devices.empty() || problem.summary.units_size() == 0)
     return searchInOrder(problem, options); // reports the error
   if (Status status = step::checkGradientWire(problem.gradientWire, problem.summary);
       status.failed())
     return status;
-  const CanonicalProblem canonical = CanonicalProblem::make(problem);
+  const CanonicalProblem canonical =
+      CanonicalProblem::make(problem, /*byName=*/options.near != nullptr);
   SearchOptions translated = options;
   translated.excluded = canonical.translate(options.excluded);
   for (Strategy &start : translated.starts)
@@ -291,6 +311,7 @@ Result<SearchResult> zorse::planning::searchPlan(const Problem &problem,
     return result;
   result->strategy = canonical.restore(result->strategy);
   result->plan = makePlan(problem, result->strategy);
+  result->price = priceOf(problem, result->strategy);
   const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
   Result<Evaluation> evaluation = places ? evaluate(problem, result->plan)
                                          : estimate(problem, result->plan);

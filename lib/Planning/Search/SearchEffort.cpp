@@ -83,6 +83,27 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
   return effort;
 }
 
+SearchEffort SearchEffort::forRepair(size_t devices, int64_t units, int64_t samples) {
+  const size_t n = devices;
+  SearchEffort effort = forDevices(devices, units, samples);
+  effort.thoroughSeeds = false;
+  effort.work = 8e5;
+  effort.seedWork = 6e5;
+  effort.scheduleWork = 3e5;
+  effort.descentWork = 0;
+  effort.seedOrders = n <= 128 ? 6 : 2;
+  effort.copyOrders = 2;
+  effort.subclusters = n <= 64 ? 6 : 2;
+  effort.laterSubclusters = n <= 64 ? 3 : 1;
+  effort.seedsOfEach = 1;
+  effort.simulatedAtOnce = 4;
+  effort.minInitialSolutions = 4;
+  effort.maxStarts = n <= 256 ? 4 : 2;
+  effort.judged = 2;
+  effort.searchesWithOptimizations = false;
+  return effort;
+}
+
 void SearchEffort::limitTo(double seconds) {
   const double factor = seconds * kWorkPerSecond / (work + descentWork);
   work *= factor;

@@ -131,6 +131,14 @@ struct SearchEffort {
   size_t phasesRefined = 12;   ///< candidates with varied rows
   double phaseDescents = 1000; ///< strategies
 
+  // Repairs (lib/Planning/Repair).
+  bool thoroughSeeds = true;   ///< otherwise initial solutions are brief
+  size_t repairs = 32;         ///< strategies near the old plan
+  size_t repairOrders = 2;     ///< orders of device types if devices are dealt again
+  double repairsWithin = 1.02; ///< factor on the best score; of these plans, the one that moves the
+                               ///< least state is taken
+  size_t repairsCompared = 4;  ///< number of these
+
   // Subsets of the cluster if prices count (PricedParts.cpp).
   size_t pricedCounted = 1 << 16; ///< subsets with computed price and speed
   size_t pricedParts;             ///< short searches
@@ -153,6 +161,9 @@ struct SearchEffort {
   /// Limits walks and descents to about this many seconds of one core, in their usual proportion.
   /// First solutions and the judgement of the best are not included.
   void limitTo(double seconds);
+
+  /// Limits of the repair of a plan (lib/Planning/Repair): at most about a second on two cores.
+  static SearchEffort forRepair(size_t devices, int64_t units = 1 << 20, int64_t samples = 1 << 20);
 
   /// Returns the number of strategies that the budget allows. \param workOfOne  work of one
   /// strategy

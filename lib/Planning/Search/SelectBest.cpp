@@ -2,6 +2,8 @@
 
 #include "Candidates.h"
 
+#include "../Repair/NearPlan.h"
+
 #include "zorse/Base/Format.h"
 
 #include <algorithm>
@@ -70,6 +72,7 @@ public:
     chooseBest();
     result.tried = context.tried();
     if (bestScore < INFINITY) {
+      preferNear();
       easeMemory();
       if (Status status = checkLimits(); status.failed())
         return status;
@@ -184,6 +187,52 @@ private:
     } else if (!closest || one.evaluation.shortfallBytes < closestEvaluation.shortfallBytes) {
       closest = one.candidate;
       closestEvaluation = std::move(one.evaluation);
+    }
+  }
+
+  /// Of repairs that are nearly as fast as the best one, takes the one that moves the least state.
+  void preferNear() {
+    if (!options.near)
+      return;
+    const double max =
+        std::max(bestScore, std::min(bestScore * effort.repairsWithin, context.maxScore));
+    struct Alternative {
+      uint64_t moved;
+      Strategy strategy;
+      step::Plan plan;
+    };
+    std::vector<Alternative> list;
+    auto add = [&](const Strategy &strategy) {
+      step::Plan plan = makePlan(problem, strategy);
+      list.push_back({options.near->movedBytes(problem, plan), strategy, std::move(plan)});
+    };
+    const uint64_t moved = options.near->movedBytes(problem, result.plan);
+    std::vector<double> steps{result.evaluation.step};
+    add(options.near->withNearestDevices(problem, result.strategy, result.plan));
+    for (auto c = pool.begin();
+         c != pool.end() && c->score <= max && steps.size() <= effort.repairsCompared; ++c) {
+      if (c->shortfallBytes > 0 || std::find(steps.begin(), steps.end(), c->step) != steps.end())
+        continue;
+      steps.push_back(c->step);
+      add(c->strategy);
+      add(options.near->withNearestDevices(problem, c->strategy, list.back().plan));
+    }
+    std::stable_sort(list.begin(), list.end(),
+                     [](const Alternative &a, const Alternative &b) { return a.moved < b.moved; });
+    for (Alternative &one : list) {
+      if (one.moved >= moved)
+        break;
+      Result<Evaluation> evaluation = effort.placesFirst ? evaluate(problem, one.plan)
+                                                         : estimateOf(one.strategy);
+      if (evaluation.failed() || evaluation->shortfallBytes > 0 ||
+          context.scoreOf(one.strategy, evaluation->step, 0) > max)
+        continue;
+      result.strategy = std::move(one.strategy);
+      result.strategy.memoryOptimizations = memoryOptimizationsOf(problem, result.strategy);
+      result.plan = std::move(one.plan);
+      result.evaluation = std::move(*evaluation);
+      result.price = context.price(result.strategy);
+      return;
     }
   }
 
