@@ -149,14 +149,17 @@ std::vector<uint32_t> numbered(const std::vector<std::string> &texts) {
 } // namespace
 
 Strategy NearPlan::withNearestDevices(const Problem &problem, const Strategy &strategy,
-                                      const step::Plan &of) const {
+                                      const step::Plan &of,
+                                      const std::vector<uint32_t> &usable) const {
   const Cluster &cluster = problem.cluster;
   const auto devices = static_cast<uint32_t>(cluster.devices.size());
   if (cluster.topology.cpu_communication_costs_size() > 0)
     return strategy;
-  std::vector<std::string> texts;
+  std::vector<std::string> texts; // devices that must not be used take no place
   for (uint32_t d = 0; d < devices; ++d)
-    texts.push_back(placeOf(problem, d));
+    texts.push_back("unusable " + std::to_string(d));
+  for (uint32_t d : usable)
+    texts[d] = placeOf(problem, d);
   const std::vector<uint32_t> places = numbered(texts),
                               nodePlaces = numbered(placesOfNodes(problem, places));
   const std::vector<uint32_t> old = oldIndices(cluster);

@@ -36,9 +36,10 @@ public:
   uint64_t movedBytes(const Problem &problem, const step::Plan &plan) const;
 
   /// Exchanges equal devices, and equal nodes of a site, such that devices get more of what they
-  /// held. The step takes the same time. \param plan  of the strategy
+  /// held. The step takes the same time. \param plan    of the strategy
+  /// \param usable  devices that may be used
   Strategy withNearestDevices(const Problem &problem, const Strategy &strategy,
-                              const step::Plan &plan) const;
+                              const step::Plan &plan, const std::vector<uint32_t> &usable) const;
 
 private:
   /// Returns the plan's index of every device of a cluster; kNew: it has none.

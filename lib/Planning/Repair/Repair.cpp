@@ -27,6 +27,25 @@ ClusterChange zorse::planning::findClusterChange(const step::Plan &old, const Cl
   return change;
 }
 
+/// Whether plans without the memory optimizations of a result may be better, for example because
+/// devices have joined.
+static bool paysWithout(const Problem &problem, const SearchOptions &options,
+                        const SearchResult &result) {
+  const std::optional<double> score = shortSearch(problem, options);
+  return score && *score < scoreOf(problem, options, result.strategy, result.evaluation.step, 0);
+}
+
+static SearchResult betterOf(const Problem &problem, SearchResult result,
+                             Result<SearchResult> other) {
+  if (other.failed())
+    return result;
+  const uint32_t tried = result.tried + other->tried;
+  if (other->evaluation.step < result.evaluation.step)
+    result = std::move(*other);
+  result.tried = tried;
+  return result;
+}
+
 Result<SearchResult> zorse::planning::repairPlan(const Problem &problem, const step::Plan &old,
                                                  const SearchOptions &options) {
   SearchOptions near = options;
@@ -43,8 +62,10 @@ Result<SearchResult> zorse::planning::repairPlan(const Problem &problem, const s
       SearchOptions quiet = near;
       quiet.memoryHints = false;
       Result<SearchResult> result = searchInCanonicalOrder(eased, quiet);
-      if (!result.failed())
+      if (!result.failed() && !paysWithout(problem, quiet, *result))
         return result;
+      if (!result.failed())
+        return betterOf(problem, std::move(*result), searchInCanonicalOrder(problem, quiet));
     }
   }
   return searchInCanonicalOrder(problem, near);

@@ -251,6 +251,9 @@ std::optional<SearchResult> searchWithMemoryOptimizations(const Problem &problem
 /// \param solutions  the initial solutions without it
 std::optional<Problem> withRecomputation(SearchContext &context,
                                          const std::vector<Candidate> &solutions);
+/// For the repair of a plan: adds the best brief solutions with activations offloaded or
+/// recomputed, if their estimates are better because memory limits the others.
+void addEasedSolutions(SearchContext &context, std::vector<Candidate> &solutions);
 /// Returns the best plan with parameters gathered by phase. It remains possible if even one stage's
 /// parameters and gradients exceed its devices' memory. Returns nullopt if none fits.
 /// \param briefly  only finds out whether one fits

@@ -90,17 +90,43 @@ void dropUnneededOptimizations(const Problem &problem, size_t maxStages, SearchR
 
 } // namespace
 
+/// Returns the least estimate of a list.
+static double least(const std::vector<Candidate> &list, double Candidate::*estimate) {
+  double min = INFINITY;
+  for (const Candidate &candidate : list)
+    min = std::min(min, candidate.*estimate);
+  return min;
+}
+
+void zorse::planning::addEasedSolutions(SearchContext &context, std::vector<Candidate> &solutions) {
+  if (!context.options.memoryOptimizations || context.problem.memoryOptimizations.any() ||
+      solutions.empty())
+    return;
+  constexpr double kLimits = 1.05; // how much longer steps must be because of memory
+  const double now = least(solutions, &Candidate::estimate);
+  if (now < kLimits * least(solutions, &Candidate::unlimitedEstimate))
+    return;
+  for (step::Activations activations : {step::Activations::Offload, step::Activations::Recompute}) {
+    Problem eased = context.problem;
+    eased.memoryOptimizations.defaultOptimization.activations = activations;
+    SearchContext other(eased, context.options);
+    other.devices = context.devices;
+    std::vector<Candidate> found = makeInitialSolutions(other, /*thorough=*/false);
+    found.resize(std::min(found.size(), context.effort().easedSolutions));
+    for (Candidate &candidate : found)
+      if (candidate.estimate < now) {
+        candidate.strategy.memoryOptimizations = eased.memoryOptimizations;
+        candidate.id = context.nextId();
+        solutions.insert(solutions.begin(), std::move(candidate));
+      }
+  }
+}
+
 std::optional<Problem> zorse::planning::withRecomputation(SearchContext &context,
                                                           const std::vector<Candidate> &solutions) {
   if (!context.options.memoryOptimizations || context.problem.memoryOptimizations.any() ||
       !context.effort().estimatesRecomputation || solutions.empty())
     return std::nullopt;
-  auto least = [](const std::vector<Candidate> &list, double Candidate::*estimate) {
-    double min = INFINITY;
-    for (const Candidate &candidate : list)
-      min = std::min(min, candidate.*estimate);
-    return min;
-  };
   // Recomputing costs at least a fifth of the time.
   constexpr double kCost = 1.2;
   const double now = least(solutions, &Candidate::estimate);
@@ -119,12 +145,15 @@ zorse::planning::searchWithMemoryOptimizations(const Problem &problem, const Sea
                                                double toBeat, const Strategy &start) {
   if (toBeat < INFINITY && !wouldFreeMemoryPay(problem, options, toBeat))
     return std::nullopt;
+  const SearchEffort effort = SearchEffort::forRepair(problem.cluster.devices.size());
   std::vector<std::pair<double, MemoryOptimizations>> found;
   for (const MemoryOptimization &optimization : memoryOptimizationCandidates()) {
     Problem eased = problem;
     eased.memoryOptimizations.defaultOptimization = optimization;
     if (const std::optional<double> score = shortSearch(eased, options); score && *score < toBeat)
       found.push_back({*score, eased.memoryOptimizations});
+    if (options.near && found.size() >= effort.easedCompared)
+      break;
   }
   std::stable_sort(found.begin(), found.end(),
                    [](const auto &a, const auto &b) { return a.first < b.first; });

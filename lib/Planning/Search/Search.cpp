@@ -123,6 +123,14 @@ std::vector<Candidate> firstCandidates(SearchContext &context,
     all.back().id = context.nextId();
   }
   std::move(seeds.begin(), seeds.end(), std::back_inserter(all));
+  if (options.near && !all.empty()) { // the plan without the lost devices, then by estimate
+    auto estimateOf = [](const Candidate &candidate) {
+      return candidate.estimate > 0 ? candidate.estimate : INFINITY;
+    };
+    std::stable_sort(all.begin() + 1, all.end(), [&](const Candidate &a, const Candidate &b) {
+      return estimateOf(a) < estimateOf(b);
+    });
+  }
   return all;
 }
 
@@ -230,6 +238,8 @@ static Result<SearchResult> searchFrom(SearchContext &context, const std::vector
   const SearchEffort effort = context.effort();
   std::vector<Candidate> solutions = makeInitialSolutions(context, effort.thoroughSeeds);
   keepAsAsked(options, solutions);
+  if (options.near)
+    addEasedSolutions(context, solutions);
   if (const std::optional<Problem> eased = withRecomputation(context, solutions)) {
     SearchContext other(*eased, options);
     return searchFrom(other, first);
@@ -311,10 +321,11 @@ Result<SearchResult> zorse::planning::searchInCanonicalOrder(const Problem &prob
     return result;
   result->strategy = canonical.restore(result->strategy);
   result->plan = makePlan(problem, result->strategy);
-  result->price = priceOf(problem, result->strategy);
-  const bool places = SearchEffort::forDevices(problem.cluster.devices.size()).placesFirst;
-  Result<Evaluation> evaluation = places ? evaluate(problem, result->plan)
-                                         : estimate(problem, result->plan);
+  const SearchEffort effort = SearchEffort::forDevices(problem.cluster.devices.size());
+  Result<Evaluation> evaluation = options.near
+                                      ? StrategySimulator(problem, 0).estimate(result->strategy)
+                                  : effort.placesFirst ? evaluate(problem, result->plan)
+                                                       : estimate(problem, result->plan);
   if (!evaluation.failed() && evaluation->shortfallBytes == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

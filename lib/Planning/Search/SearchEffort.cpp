@@ -86,21 +86,35 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 SearchEffort SearchEffort::forRepair(size_t devices, int64_t units, int64_t samples) {
   const size_t n = devices;
   SearchEffort effort = forDevices(devices, units, samples);
-  effort.thoroughSeeds = false;
   effort.work = 8e5;
-  effort.seedWork = 6e5;
-  effort.scheduleWork = 3e5;
-  effort.descentWork = 0;
+  effort.descentWork = n <= 16 ? 4e5 : 0;
+  effort.seedWork = n <= 256 ? 6e5 : 4e5;
+  effort.scheduleWork = n <= 256 ? 3e5 : 1.5e5;
+  effort.simulatedAtOnce = 4;
+
+  // Partitions are quick on up to 128 devices, and few of them need to be simulated.
+  effort.thoroughSeeds = n <= 128;
   effort.seedOrders = n <= 128 ? 6 : 2;
   effort.copyOrders = 2;
-  effort.subclusters = n <= 64 ? 6 : 2;
-  effort.laterSubclusters = n <= 64 ? 3 : 1;
-  effort.seedsOfEach = 1;
-  effort.simulatedAtOnce = 4;
+  effort.roughFirst = true;
+  effort.seedsInPieces = 1;
+  effort.seedsAgain = n <= 128 ? 6 : 0;
+  effort.assumptions = Assumptions::Few;
+  effort.subclusters = effort.laterSubclusters = 0;
   effort.minInitialSolutions = 4;
+  effort.maxLeaders = 2;
   effort.maxStarts = n <= 256 ? 4 : 2;
-  effort.judged = 2;
+  effort.repairs = n <= 256 ? 32 : 16;
+  effort.repairsCompared = n <= 256 ? 4 : 2;
+
+  // Buffers are placed only where that decides whether a plan fits.
+  effort.judged = n <= 256 ? 2 : 1;
+  effort.judgesReplicas = true;
+  effort.placesFirst = false;
+  effort.placesFull = true;
   effort.searchesWithOptimizations = false;
+  effort.shortInitialSolutions = 3;
+  effort.shortPieces = false;
   return effort;
 }
 

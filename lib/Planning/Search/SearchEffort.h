@@ -137,6 +137,8 @@ struct SearchEffort {
   size_t repairOrders = 2;     ///< orders of device types if devices are dealt again
   double repairsWithin = 1.02; ///< factor on the best score; of these plans, the one that moves the
                                ///< least state is taken
+  size_t easedSolutions = 3;   ///< of each memory optimization of activations
+  size_t easedCompared = 2;    ///< memory optimizations that fit, if nothing fits without
   size_t repairsCompared = 4;  ///< number of these
 
   // Subsets of the cluster if prices count (PricedParts.cpp).

@@ -206,24 +206,28 @@ private:
       step::Plan plan = makePlan(problem, strategy);
       list.push_back({options.near->movedBytes(problem, plan), strategy, std::move(plan)});
     };
+    auto nearest = [&](const Strategy &strategy, const step::Plan &plan) {
+      return options.near->withNearestDevices(problem, strategy, plan, context.devices);
+    };
     const uint64_t moved = options.near->movedBytes(problem, result.plan);
     std::vector<double> steps{result.evaluation.step};
-    add(options.near->withNearestDevices(problem, result.strategy, result.plan));
+    add(nearest(result.strategy, result.plan));
     for (auto c = pool.begin();
          c != pool.end() && c->score <= max && steps.size() <= effort.repairsCompared; ++c) {
       if (c->shortfallBytes > 0 || std::find(steps.begin(), steps.end(), c->step) != steps.end())
         continue;
       steps.push_back(c->step);
       add(c->strategy);
-      add(options.near->withNearestDevices(problem, c->strategy, list.back().plan));
+      add(nearest(c->strategy, list.back().plan));
     }
     std::stable_sort(list.begin(), list.end(),
                      [](const Alternative &a, const Alternative &b) { return a.moved < b.moved; });
     for (Alternative &one : list) {
       if (one.moved >= moved)
         break;
-      Result<Evaluation> evaluation = effort.placesFirst ? evaluate(problem, one.plan)
-                                                         : estimateOf(one.strategy);
+      Result<Evaluation> evaluation = estimateOf(one.strategy);
+      if (!evaluation.failed() && isTight(context, one.strategy, *evaluation))
+        evaluation = evaluate(problem, one.plan);
       if (evaluation.failed() || evaluation->shortfallBytes > 0 ||
           context.scoreOf(one.strategy, evaluation->step, 0) > max)
         continue;

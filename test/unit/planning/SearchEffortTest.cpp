@@ -125,6 +125,36 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
 
+/// The limits of repairs that differ from those of searches.
+TEST(SearchEffort, Repairs) {
+  for (size_t devices : kSizes) {
+    const SearchEffort effort = SearchEffort::forRepair(devices),
+                       search = SearchEffort::forDevices(devices);
+    EXPECT_EQ(effort.work, 8e5);
+    EXPECT_EQ(effort.descentWork, devices <= 16 ? 4e5 : 0);
+    EXPECT_EQ(effort.seedWork, devices <= 256 ? 6e5 : 4e5);
+    EXPECT_EQ(effort.scheduleWork, devices <= 256 ? 3e5 : 1.5e5);
+    EXPECT_EQ(effort.simulatedAtOnce, 4u);
+    EXPECT_EQ(effort.thoroughSeeds, devices <= 128);
+    EXPECT_EQ(effort.seedOrders, devices <= 128 ? 6u : 2u);
+    EXPECT_EQ(effort.copyOrders, 2u);
+    EXPECT_EQ(effort.seedsAgain, devices <= 128 ? 6u : 0u);
+    EXPECT_EQ(effort.seedsInPieces, 1u);
+    EXPECT_EQ(effort.subclusters + effort.laterSubclusters, 0u);
+    EXPECT_EQ(effort.minInitialSolutions, 4u);
+    EXPECT_EQ(effort.maxLeaders, 2u);
+    EXPECT_EQ(effort.maxStarts, devices <= 256 ? 4u : 2u);
+    EXPECT_EQ(effort.repairs, devices <= 256 ? 32u : 16u);
+    EXPECT_EQ(effort.repairsCompared, devices <= 256 ? 4u : 2u);
+    EXPECT_EQ(effort.judged, devices <= 256 ? 2u : 1u);
+    EXPECT_TRUE(effort.judgesReplicas && effort.placesFull && effort.roughFirst);
+    EXPECT_FALSE(effort.placesFirst || effort.searchesWithOptimizations || effort.shortPieces);
+    EXPECT_EQ(effort.shortInitialSolutions, 3u);
+    EXPECT_EQ(effort.boundaryVariants, search.boundaryVariants);
+    EXPECT_EQ(effort.estimatesRecomputation, search.estimatesRecomputation);
+  }
+}
+
 /// With up to six devices, the limits also depend on units and samples.
 TEST(SearchEffort, SmallProblems) {
   auto of = [](size_t devices, int64_t units, int64_t samples) {
