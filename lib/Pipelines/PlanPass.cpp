@@ -4,7 +4,7 @@
 
 #include "zorse/Dialect/Zorse/Resources.h"
 #include "zorse/Pipelines/Passes.h"
-#include "zorse/Planning/Search.h"
+#include "zorse/Planning/Repair.h"
 #include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
 
@@ -44,7 +44,7 @@ Result<planning::SearchResult> nearbyPlan(planning::Problem &problem, const std:
   problem.communication = old->communication;
   problem.gradientWire = old->gradientWire;
   problem.optimizerStep = old->optimizerStep;
-  return planning::searchPlan(problem, {});
+  return planning::repairPlan(problem, *old, {});
 }
 
 /// \param near  path of a plan on other devices, which is adapted to these; empty: none

@@ -105,6 +105,7 @@ class Nodes:
         self._lock = threading.Lock()
         self._agents: dict[str, tuple[str, Any]] = {}  # by node name: Ray's id of the node, agent
         self._ready: set[str] = set()
+        self.problem = ""  # of the last agent that failed
         self._folder = tempfile.TemporaryDirectory(prefix="zorse-ray-")
         self.socket = os.path.join(self._folder.name, "nodes")
         self._ended = threading.Event()
@@ -147,8 +148,9 @@ class Nodes:
             try:
                 ray.get(reference)
                 ready.add(name)
-            except ray.exceptions.RayError:
+            except ray.exceptions.RayError as error:
                 with self._lock:
+                    self.problem = f"{name}: {error}"
                     self._agents.pop(name, None)  # another agent is made, if Ray says that the node is alive
         with self._lock:
             self._ready = ready

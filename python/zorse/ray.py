@@ -72,5 +72,6 @@ def _wait(nodes: Nodes, count: int, seconds: float) -> None:
     until = time.monotonic() + seconds
     while len(nodes.ready()) < count:
         if time.monotonic() > until:
-            raise TimeoutError(f"{len(nodes.ready())} nodes of the Ray cluster answer, fewer than min_nodes={count}, after {seconds:g} s")
+            raise TimeoutError(f"{len(nodes.ready())} nodes of the Ray cluster answer, fewer than min_nodes={count}, after {seconds:g} s" +
+                               (f"; {nodes.problem}" if nodes.problem else ""))
         time.sleep(0.1)

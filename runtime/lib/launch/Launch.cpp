@@ -23,6 +23,7 @@ using namespace zorse::runtime::launching;
 namespace {
 
 constexpr int kConnectionLost = 255; ///< exit code of ssh if its connection ends
+constexpr int kLostNode = 2;         ///< exit code of a job that has lost a node
 constexpr int kStopped = 130;        ///< exit code of a run that ended early on request
 constexpr double kTermSeconds = 0.5; ///< seconds after a failure in which ranks that were notified
                                      ///< may end without a signal
@@ -313,6 +314,9 @@ void Launcher::noticeEnd(RankProcess &rank) {
             (stopAsked_ && !coordinator_ && !o_.onSignal && rank.killed() && code == 128 + SIGTERM);
   someStopped_ = someStopped_ || stopped;
   bool failed = code != 0 && !stopped;
+  // The other ranks end with the code of the job; it must not mean that their nodes are gone, too.
+  if (!o_.startCommand.empty() && code == kConnectionLost)
+    code = kLostNode;
   if (coordinator_) {
     coordinator_->processEnded(rank.rank(), failed, rank.how(), code);
     if (stopped && !failure_)
