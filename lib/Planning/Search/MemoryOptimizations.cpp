@@ -106,7 +106,9 @@ void zorse::planning::addEasedSolutions(SearchContext &context, std::vector<Cand
   const double now = least(solutions, &Candidate::estimate);
   if (now < kLimits * least(solutions, &Candidate::unlimitedEstimate))
     return;
-  for (step::Activations activations : {step::Activations::Offload, step::Activations::Recompute}) {
+  for (step::Activations activations : {step::Activations::Recompute, step::Activations::Offload}) {
+    if (activations == step::Activations::Offload && context.effort().estimatesRecomputation)
+      break; // with many devices, simulating it takes long
     Problem eased = context.problem;
     eased.memoryOptimizations.defaultOptimization.activations = activations;
     SearchContext other(eased, context.options);
@@ -125,7 +127,7 @@ void zorse::planning::addEasedSolutions(SearchContext &context, std::vector<Cand
 std::optional<Problem> zorse::planning::withRecomputation(SearchContext &context,
                                                           const std::vector<Candidate> &solutions) {
   if (!context.options.memoryOptimizations || context.problem.memoryOptimizations.any() ||
-      !context.effort().estimatesRecomputation || solutions.empty())
+      context.options.near || !context.effort().estimatesRecomputation || solutions.empty())
     return std::nullopt;
   // Recomputing costs at least a fifth of the time.
   constexpr double kCost = 1.2;

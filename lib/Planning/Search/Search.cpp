@@ -322,10 +322,11 @@ Result<SearchResult> zorse::planning::searchInCanonicalOrder(const Problem &prob
   result->strategy = canonical.restore(result->strategy);
   result->plan = makePlan(problem, result->strategy);
   const SearchEffort effort = SearchEffort::forDevices(problem.cluster.devices.size());
-  Result<Evaluation> evaluation = options.near
-                                      ? StrategySimulator(problem, 0).estimate(result->strategy)
-                                  : effort.placesFirst ? evaluate(problem, result->plan)
-                                                       : estimate(problem, result->plan);
+  Result<Evaluation> evaluation =
+      options.near
+          ? StrategySimulator(problem, 0, step::LoweringOptions().tries).estimate(result->strategy)
+      : effort.placesFirst ? evaluate(problem, result->plan)
+                           : estimate(problem, result->plan);
   if (!evaluation.failed() && evaluation->shortfallBytes == 0) {
     result->evaluation = std::move(*evaluation);
     return result;

@@ -86,29 +86,35 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 SearchEffort SearchEffort::forRepair(size_t devices, int64_t units, int64_t samples) {
   const size_t n = devices;
   SearchEffort effort = forDevices(devices, units, samples);
-  effort.work = 8e5;
+  // About half a second on two cores; with many devices, a simulation costs more than its
+  // instructions.
+  effort.work = n <= 64 ? 1.6e6 : n <= 128 ? 8e5 : n <= 256 ? 3e5 : 1e5;
+  effort.minBudget = n <= 256 ? 16 : 4;
   effort.descentWork = n <= 16 ? 4e5 : 0;
-  effort.seedWork = n <= 256 ? 6e5 : 4e5;
-  effort.scheduleWork = n <= 256 ? 3e5 : 1.5e5;
-  effort.simulatedAtOnce = 4;
+  effort.seedWork = n <= 256 ? 1e6 : 1e5;
+  effort.scheduleWork = n <= 256 ? 3e5 : 5e4;
+  effort.simulatedAtOnce = n <= 256 ? 4 : 2;
 
-  // Partitions are quick on up to 128 devices, and few of them need to be simulated.
-  effort.thoroughSeeds = n <= 128;
-  effort.seedOrders = n <= 128 ? 6 : 2;
-  effort.copyOrders = 2;
+  // Partitions are quicker than simulations, unless atoms are single devices.
+  effort.thoroughSeeds = n <= 256;
+  effort.seedOrders = n <= 256 ? 6 : 2;
+  effort.copyOrders = n <= 128 ? 2 : n <= 256 ? 6 : 1;
   effort.roughFirst = true;
-  effort.seedsInPieces = 1;
-  effort.seedsAgain = n <= 128 ? 6 : 0;
+  effort.singlePieces = n <= 64;
+  effort.seedsInPieces = n <= 64 ? 1 : 3;
+  effort.seedsAgain = n <= 64 ? 6 : n <= 128 ? 12 : n <= 256 ? 6 : 0;
   effort.assumptions = Assumptions::Few;
   effort.subclusters = effort.laterSubclusters = 0;
-  effort.minInitialSolutions = 4;
+  effort.minInitialSolutions = 40;
   effort.maxLeaders = 2;
   effort.maxStarts = n <= 256 ? 4 : 2;
-  effort.repairs = n <= 256 ? 32 : 16;
-  effort.repairsCompared = n <= 256 ? 4 : 2;
+  effort.repairs = n <= 256 ? 32 : 8;
+  effort.easedSolutions = n <= 256 ? 3 : 1;
+  effort.repairsCompared = n <= 128 ? 4 : n <= 256 ? 2 : 1;
 
   // Buffers are placed only where that decides whether a plan fits.
   effort.judged = n <= 256 ? 2 : 1;
+  effort.judgedBesides = 4;
   effort.judgesReplicas = true;
   effort.placesFirst = false;
   effort.placesFull = true;

@@ -125,34 +125,45 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
 
-/// The limits of repairs that differ from those of searches.
+/// Limits of repairs, for each of kSizes.
+template <typename T>
+void expectForRepair(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
+  for (size_t i = 0; i < kSizes.size(); ++i)
+    EXPECT_EQ(SearchEffort::forRepair(kSizes[i]).*field, values[i])
+        << name << " for " << kSizes[i] << " devices";
+}
+#define EXPECT_REPAIR(field, ...) expectForRepair(#field, &SearchEffort::field, {__VA_ARGS__})
+
 TEST(SearchEffort, Repairs) {
-  for (size_t devices : kSizes) {
-    const SearchEffort effort = SearchEffort::forRepair(devices),
-                       search = SearchEffort::forDevices(devices);
-    EXPECT_EQ(effort.work, 8e5);
-    EXPECT_EQ(effort.descentWork, devices <= 16 ? 4e5 : 0);
-    EXPECT_EQ(effort.seedWork, devices <= 256 ? 6e5 : 4e5);
-    EXPECT_EQ(effort.scheduleWork, devices <= 256 ? 3e5 : 1.5e5);
-    EXPECT_EQ(effort.simulatedAtOnce, 4u);
-    EXPECT_EQ(effort.thoroughSeeds, devices <= 128);
-    EXPECT_EQ(effort.seedOrders, devices <= 128 ? 6u : 2u);
-    EXPECT_EQ(effort.copyOrders, 2u);
-    EXPECT_EQ(effort.seedsAgain, devices <= 128 ? 6u : 0u);
-    EXPECT_EQ(effort.seedsInPieces, 1u);
-    EXPECT_EQ(effort.subclusters + effort.laterSubclusters, 0u);
-    EXPECT_EQ(effort.minInitialSolutions, 4u);
-    EXPECT_EQ(effort.maxLeaders, 2u);
-    EXPECT_EQ(effort.maxStarts, devices <= 256 ? 4u : 2u);
-    EXPECT_EQ(effort.repairs, devices <= 256 ? 32u : 16u);
-    EXPECT_EQ(effort.repairsCompared, devices <= 256 ? 4u : 2u);
-    EXPECT_EQ(effort.judged, devices <= 256 ? 2u : 1u);
-    EXPECT_TRUE(effort.judgesReplicas && effort.placesFull && effort.roughFirst);
-    EXPECT_FALSE(effort.placesFirst || effort.searchesWithOptimizations || effort.shortPieces);
-    EXPECT_EQ(effort.shortInitialSolutions, 3u);
-    EXPECT_EQ(effort.boundaryVariants, search.boundaryVariants);
-    EXPECT_EQ(effort.estimatesRecomputation, search.estimatesRecomputation);
-  }
+  EXPECT_REPAIR(work, 1.6e6, 1.6e6, 1.6e6, 1.6e6, 1.6e6, 1.6e6, 8e5, 3e5, 1e5, 1e5);
+  EXPECT_REPAIR(minBudget, 16, 16, 16, 16, 16, 16, 16, 16, 4, 4);
+  EXPECT_REPAIR(descentWork, 4e5, 4e5, 4e5, 4e5, 0, 0, 0, 0, 0, 0);
+  EXPECT_REPAIR(seedWork, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e6, 1e5, 1e5);
+  EXPECT_REPAIR(scheduleWork, 3e5, 3e5, 3e5, 3e5, 3e5, 3e5, 3e5, 3e5, 5e4, 5e4);
+  EXPECT_REPAIR(simulatedAtOnce, 4, 4, 4, 4, 4, 4, 4, 4, 2, 2);
+  EXPECT_REPAIR(thoroughSeeds, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
+  EXPECT_REPAIR(seedOrders, 6, 6, 6, 6, 6, 6, 6, 6, 2, 2);
+  EXPECT_REPAIR(copyOrders, 2, 2, 2, 2, 2, 2, 2, 6, 1, 1);
+  EXPECT_REPAIR(roughFirst, Y, Y, Y, Y, Y, Y, Y, Y, Y, Y);
+  EXPECT_REPAIR(singlePieces, Y, Y, Y, Y, Y, Y, N, N, N, N);
+  EXPECT_REPAIR(seedsInPieces, 1, 1, 1, 1, 1, 1, 3, 3, 3, 3);
+  EXPECT_REPAIR(seedsAgain, 6, 6, 6, 6, 6, 6, 12, 6, 0, 0);
+  EXPECT_REPAIR(subclusters, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  EXPECT_REPAIR(laterSubclusters, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
+  EXPECT_REPAIR(minInitialSolutions, 40, 40, 40, 40, 40, 40, 40, 40, 40, 40);
+  EXPECT_REPAIR(maxLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
+  EXPECT_REPAIR(maxStarts, 4, 4, 4, 4, 4, 4, 4, 4, 2, 2);
+  EXPECT_REPAIR(repairs, 32, 32, 32, 32, 32, 32, 32, 32, 8, 8);
+  EXPECT_REPAIR(easedSolutions, 3, 3, 3, 3, 3, 3, 3, 3, 1, 1);
+  EXPECT_REPAIR(repairsCompared, 4, 4, 4, 4, 4, 4, 4, 2, 1, 1);
+  EXPECT_REPAIR(judged, 2, 2, 2, 2, 2, 2, 2, 2, 1, 1);
+  EXPECT_REPAIR(judgedBesides, 4, 4, 4, 4, 4, 4, 4, 4, 4, 4);
+  EXPECT_REPAIR(judgesReplicas, Y, Y, Y, Y, Y, Y, Y, Y, Y, Y);
+  EXPECT_REPAIR(placesFirst, N, N, N, N, N, N, N, N, N, N);
+  EXPECT_REPAIR(placesFull, Y, Y, Y, Y, Y, Y, Y, Y, Y, Y);
+  EXPECT_REPAIR(searchesWithOptimizations, N, N, N, N, N, N, N, N, N, N);
+  EXPECT_REPAIR(shortInitialSolutions, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3);
+  EXPECT_REPAIR(shortPieces, N, N, N, N, N, N, N, N, N, N);
 }
 
 /// With up to six devices, the limits also depend on units and samples.
