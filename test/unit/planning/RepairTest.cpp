@@ -9,9 +9,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
 #include <set>
+#include <tuple>
 
 using namespace zorse;
 using namespace zorse::planning;
