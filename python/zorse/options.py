@@ -124,7 +124,7 @@ class RunOptions(ScheduleOptions, total=False):
     spawn: bool
     in_process: bool  #: all devices in one process, also under a launcher
     max_restarts: int
-    elastic: bool  #: with `spawn`: go on with the devices that are left
+    elastic: bool  #: with `spawn`: continue with the devices that are left
     min_devices: int
     rejoin_seconds: float
     device_discovery_script: str

@@ -1,4 +1,4 @@
-// A child process beside the training, whose output goes to a file.
+// A child process during training, whose output goes to a file.
 #pragma once
 
 #include "zorse/runtime/Status.h"
@@ -14,7 +14,7 @@ namespace zorse::run {
 
 class BackgroundProcess {
 public:
-  /// Starts a program in a process group of its own, with the lowest priority if it is not urgent.
+  /// Starts a program in its own process group, with the lowest priority if it is not urgent.
   /// \param arguments  argv; the first one is the path of the program
   /// \param output     file for both of its outputs; it is replaced
   static runtime::Result<std::unique_ptr<BackgroundProcess>>

@@ -122,7 +122,7 @@ size_t ElasticJob::countWanted(double time) const {
   return static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true));
 }
 
-/// Compiles, one after the other, the bundles for the loss of each device.
+/// Compiles the bundles for the loss of each device, sequentially.
 void ElasticJob::prepareStandby() {
   if (namesOf(members).size() <= std::max<size_t>(o.minDevices, 1))
     return;

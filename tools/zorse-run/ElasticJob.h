@@ -1,5 +1,5 @@
-// An elastic job on one machine: it goes on with the devices that are left after a failure, and
-// with those that join.
+// An elastic job: it continues with the devices that are left after a failure, and with those that
+// join.
 #pragma once
 
 #include "DeviceDiscovery.h"
@@ -12,7 +12,7 @@
 namespace zorse::run {
 
 /// - A device whose rank fails is left out. The others go on from the newest checkpoint, with a
-///   bundle that was compiled beside the training (StandbyBundles).
+///   bundle that was compiled during training (StandbyBundles).
 /// - A device that the discovery script does not list any more leaves after the current step, and
 ///   one that joins takes part from the next step on: no step is lost.
 class ElasticJob final : public runtime::Reconfiguration {

@@ -430,7 +430,7 @@ bool checkElastic(const CLI::App &app, const Options &o) {
   }
   if (o.checkpointDirectory.empty() || o.saveInterval == 0) {
     fprintf(stderr, "error: --elastic needs --checkpoint-dir DIR and --save-interval N: after a "
-                    "failure, the job goes on from the newest checkpoint\n");
+                    "failure, the job continues from the newest checkpoint\n");
     return false;
   }
   return true;

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Returns the path of zorse-compile: beside this program, or as found in PATH by env.
+/// Returns the path of zorse-compile: next to this program, or as found in PATH by env.
 std::string findCompiler() {
   std::error_code none;
   const fs::path own = fs::read_symlink("/proc/self/exe", none);
@@ -96,6 +96,6 @@ void StandbyBundles::poll() {
   const std::string said = lastLines(pathOf(inProgress) + ".log", kLines);
   problems[inProgress] =
       *code == 127 && said.empty()
-          ? compiler + ": cannot be executed; it must be installed beside zorse-run or in PATH"
+          ? compiler + ": cannot be executed; it must be installed next to zorse-run or in PATH"
           : said;
 }

@@ -13,8 +13,8 @@ namespace zorse::run {
 /// Device names.
 using DeviceNames = std::set<std::string>;
 
-/// Compiles bundles for the devices that are left, by `zorse-compile --near`, one after the other
-/// beside the training, and keeps them for the next start of the job.
+/// Compiles bundles for the devices that are left, by `zorse-compile --near`, sequentially
+/// during training, and keeps them for the next start of the job.
 class StandbyBundles {
 public:
   /// \param base       bundle with all devices
