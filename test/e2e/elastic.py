@@ -72,8 +72,8 @@ class Trial:
 
     def disturb(self, process, present):
         """Makes up to four changes, the first ones before the standby bundles are there."""
-        for _ in range(self.randoms.randrange(1, 5)):
-            time.sleep(self.randoms.choice((0.2, 0.8, 1.5, 2.5)) * (0.5 + self.randoms.random()))
+        for number in range(self.randoms.randrange(1, 5)):
+            time.sleep(self.randoms.choice((0.8, 1.5, 2.5) if number else (0.2, 0.8, 1.5, 2.5)) * (0.5 + self.randoms.random()))
             kind = self.randoms.choice(KINDS)
             if process.poll() is not None:
                 return

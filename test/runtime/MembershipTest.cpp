@@ -70,8 +70,10 @@ TEST(Membership, DevicesThatAreNotAvailableDoNotTakePart) {
   EXPECT_TRUE(std::isinf(membership.nextTry())); // the one that failed is not available
 }
 
-TEST(Membership, ThreeFailuresWithoutProgressAreTheJobs) {
-  Membership membership(8, after(60));
+TEST(Membership, RepeatedFailuresWithoutProgressAreTheJobs) {
+  Membership::Options options = after(60);
+  options.maxFailures = 3;
+  Membership membership(8, options);
   membership.failed({0}, 1);
   membership.failed({}, 1);
   EXPECT_FALSE(membership.isHopeless());

@@ -243,7 +243,7 @@ Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptio
   }
   if (membership.isHopeless())
     return {Next::Action::End, "error: " + outcome.why +
-                                   "; the third failure without a new checkpoint in between: the "
+                                   "; the fifth failure without a new checkpoint in between: the "
                                    "cause is not a device"};
   const DeviceNames excluded = excludedBy(membership.wanted(time));
   if (countWanted(time) < std::max<size_t>(o.minDevices, 1)) {

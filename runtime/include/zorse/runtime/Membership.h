@@ -15,7 +15,7 @@ public:
   struct Options {
     double rejoinSeconds = 60; ///< delay after a failure; 0: the device is not tried again
     double maxRejoinSeconds = 3600;
-    uint32_t maxFailures = 3; ///< failures of the job without progress in between, after which it
+    uint32_t maxFailures = 5; ///< failures of the job without progress in between, after which it
                               ///< gives up: then the cause is not a device
   };
 
