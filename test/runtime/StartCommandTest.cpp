@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <string>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 using namespace zorse::runtime::launching;
 
@@ -11,28 +14,42 @@ namespace {
 
 /// What a shell prints that executes the line.
 std::string printed(const std::string &line) {
+  int ends[2] = {-1, -1};
+  if (::pipe(ends) != 0)
+    return "no pipe";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], 1);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    ::execl("/bin/sh", "sh", "-c", line.c_str(), nullptr);
+    ::_exit(127);
+  }
+  ::close(ends[1]);
   std::string out;
-  FILE *pipe = ::popen(line.c_str(), "r");
-  for (int c = 0; pipe && (c = std::fgetc(pipe)) != EOF;)
-    out += char(c);
-  if (pipe)
-    ::pclose(pipe);
+  char buffer[256];
+  for (ssize_t got; (got = ::read(ends[0], buffer, sizeof buffer)) > 0;)
+    out.append(buffer, size_t(got));
+  ::close(ends[0]);
+  ::waitpid(child, nullptr, 0);
   return out;
 }
 
-const std::vector<std::string> kOddWords = {
-    "plain",  "two words", "it's",           "\"quoted\"", "$HOME `id` \\ * ? ~", "", "line\nbreak",
-    "{node}", "{command}", "a;b&c|d>e<f(g)", "ü"};
+std::vector<std::string> oddWords() {
+  return {"plain", "two words",   "it's",   "\"quoted\"", "$HOME `id` \\ * ? ~",
+          "",      "line\nbreak", "{node}", "{command}",  "a;b&c|d>e<f(g)",
+          "ü"};
+}
 
 TEST(StartCommand, QuotedWordsAreThemselves) {
-  for (const std::string &word : kOddWords)
+  for (const std::string &word : oddWords())
     EXPECT_EQ(printed("printf %s " + shellQuoted(word)), word);
 }
 
 TEST(StartCommand, TheCommandIsOneWordForAShellOnTheNode) {
   std::vector<std::string> words = {"sh", "-c", "printf '<%s>' \"$ODD\" \"$@\"", "sh"};
   std::string expected = "<x 'y' $z>";
-  for (const std::string &word : kOddWords) {
+  for (const std::string &word : oddWords()) {
     words.push_back(word);
     expected += "<" + word + ">";
   }

@@ -42,6 +42,13 @@ public:
     return rate;
   }
   double of(uint32_t device) const { return rates[model.deviceTypeOf(device)]; }
+  std::vector<double> ofEach(const std::vector<Groups> &pipelines) const {
+    std::vector<double> speeds;
+    speeds.reserve(pipelines.size());
+    for (const Groups &groups : pipelines)
+      speeds.push_back(of(groups));
+    return speeds;
+  }
 
 private:
   const StageModel &model;
@@ -76,9 +83,7 @@ void insert(uint32_t device, DeviceSet &group) {
 void zorse::planning::spread(const StageModel &model, const std::vector<uint32_t> &devices,
                              Draft &draft) {
   const Rates rates(model);
-  std::vector<double> speed;
-  for (const Groups &groups : draft.pipelines)
-    speed.push_back(rates.of(groups));
+  std::vector<double> speed = rates.ofEach(draft.pipelines);
   for (uint32_t device : devices) {
     const auto slowest =
         static_cast<size_t>(std::min_element(speed.begin(), speed.end()) - speed.begin());
@@ -122,9 +127,7 @@ std::vector<uint32_t> zorse::planning::dissolve(size_t pipeline, Draft &draft) {
 
 bool zorse::planning::fillFromFastest(const StageModel &model, Draft &draft) {
   const Rates rates(model);
-  std::vector<double> speed;
-  for (const Groups &groups : draft.pipelines)
-    speed.push_back(rates.of(groups));
+  std::vector<double> speed = rates.ofEach(draft.pipelines);
   bool any = false;
   std::vector<Hole> open;
   for (const Hole &hole : draft.holes) {
@@ -166,9 +169,7 @@ std::optional<Draft> zorse::planning::withFurtherStage(const StageModel &model,
     return std::nullopt;
   // The slowest pipelines get the fastest devices.
   const Rates rates(model);
-  std::vector<double> speed;
-  for (const Groups &groups : draft.pipelines)
-    speed.push_back(rates.of(groups));
+  std::vector<double> speed = rates.ofEach(draft.pipelines);
   std::vector<uint32_t> order = devices;
   std::stable_sort(order.begin(), order.end(),
                    [&](uint32_t a, uint32_t b) { return rates.of(a) > rates.of(b); });
@@ -238,8 +239,6 @@ std::optional<Candidate> zorse::planning::cut(SearchContext &context, Draft draf
   Candidate candidate;
   candidate.strategy = like;
   candidate.strategy.pipelines.clear();
-  const Rates rates(model);
-  std::vector<double> speed;
   std::vector<Groups> pipelines;
   for (Groups &groups : draft.pipelines) {
     groups.erase(std::remove_if(groups.begin(), groups.end(),
@@ -248,10 +247,9 @@ std::optional<Candidate> zorse::planning::cut(SearchContext &context, Draft draf
     if (!groups.empty())
       pipelines.push_back(std::move(groups));
   }
-  for (const Groups &groups : pipelines)
-    speed.push_back(rates.of(groups));
   if (pipelines.empty())
     return std::nullopt;
+  const std::vector<double> speed = Rates(model).ofEach(pipelines);
   const std::vector<int64_t> samples = apportion(context.problem.batch, speed);
   for (size_t p = 0; p < pipelines.size(); ++p) {
     if (samples[p] < 1)

@@ -141,6 +141,7 @@ std::vector<std::string> placesOfNodes(const Problem &problem,
 std::vector<uint32_t> numbered(const std::vector<std::string> &texts) {
   std::map<std::string, uint32_t> known;
   std::vector<uint32_t> numbers;
+  numbers.reserve(texts.size());
   for (const std::string &text : texts)
     numbers.push_back(known.emplace(text, static_cast<uint32_t>(known.size())).first->second);
   return numbers;
@@ -156,6 +157,7 @@ Strategy NearPlan::withNearestDevices(const Problem &problem, const Strategy &st
   if (cluster.topology.cpu_communication_costs_size() > 0)
     return strategy;
   std::vector<std::string> texts; // devices that must not be used take no place
+  texts.reserve(devices);
   for (uint32_t d = 0; d < devices; ++d)
     texts.push_back("unusable " + std::to_string(d));
   for (uint32_t d : usable)

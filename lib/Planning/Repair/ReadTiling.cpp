@@ -35,6 +35,7 @@ std::vector<int64_t> findPipelines(const step::Plan &plan, int32_t units, bool i
     at->second.second = std::max(at->second.second, cell.sampleEnd);
   }
   std::vector<std::pair<int64_t, int64_t>> spans;
+  spans.reserve(samplesOf.size());
   for (const auto &[device, span] : samplesOf)
     spans.push_back(span);
   std::sort(spans.begin(), spans.end());

@@ -76,6 +76,7 @@ private:
     if (old.pipelines.empty())
       return old;
     // Samples of pipelines without devices are divided among the others.
+    weights.reserve(old.pipelines.size());
     for (const Pipeline &pipeline : old.pipelines)
       weights.push_back(static_cast<double>(pipeline.samples));
     const std::vector<int64_t> samples = apportion(context.problem.batch, weights);
@@ -99,9 +100,7 @@ private:
     auto &stages = pipeline.stages;
     const bool forward = s + 1 < stages.size() && !stages[s + 1].members.empty() &&
                          (s == 0 || stages[s + 1].members.size() > stages[s - 1].members.size());
-    if (forward)
-      stages[s + 1].unitBegin = stages[s].unitBegin;
-    else if (s > 0)
+    if (s > 0 && !forward)
       stages[s - 1].unitEnd = stages[s].unitEnd;
     else if (s + 1 < stages.size())
       stages[s + 1].unitBegin = stages[s].unitBegin;

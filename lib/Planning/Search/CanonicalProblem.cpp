@@ -140,6 +140,7 @@ std::vector<Item> makeDevices(const Problem &problem, bool byName) {
 std::vector<Item> makeNodes(const Cluster &from, const std::vector<Item> &devices, bool byName) {
   std::vector<Item> nodes;
   std::vector<std::vector<std::string>> parts(from.nodes.size());
+  nodes.reserve(from.nodes.size());
   for (uint32_t n = 0; n < from.nodes.size(); ++n)
     nodes.push_back({n, 0, 0, "", byName ? from.nodes[n].name : ""});
   for (const Item &device : devices) {
@@ -164,6 +165,7 @@ std::vector<Item> makeSites(const Cluster &from, const std::vector<Item> &nodes,
   const bundle::Topology &topology = from.topology;
   std::vector<Item> sites;
   std::vector<std::vector<std::string>> parts(static_cast<size_t>(topology.sites_size()));
+  sites.reserve(parts.size());
   for (uint32_t s = 0; s < parts.size(); ++s)
     sites.push_back(
         {s, 0, 0, "", byName ? topology.sites(static_cast<int>(s)).name() : std::string()});

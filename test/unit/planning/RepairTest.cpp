@@ -253,6 +253,7 @@ TEST(Repair, SamePlanOnAnyNumberOfThreadsAndInAnyOrder) {
     options.threads = 1u << (trial % 3);
     const SearchResult found = must(repairPlan(part.problem, old.plan, options));
     std::vector<std::string> cells;
+    cells.reserve(found.plan.cells.size());
     for (const step::Cell &cell : found.plan.cells)
       cells.push_back(found.plan.devices[cell.device].name + " " + std::to_string(cell.unitBegin) +
                       "-" + std::to_string(cell.unitEnd) + " " + std::to_string(cell.sampleBegin) +
