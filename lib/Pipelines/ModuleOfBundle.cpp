@@ -25,6 +25,10 @@ Status adoptNearBundle(CompileOptions &options) {
   Result<bundle::BundleView> view = bundle::readBundle(options.near);
   if (view.failed())
     return view.error();
+  if (view->summary.device_groups_size() > 0)
+    return userError(options.near +
+                     ": groups of its devices divide its units (tensor parallelism), and only the "
+                     "model can be divided for other groups: compile the ONNX file again");
   if (options.batch != 0 && options.batch != view->batch)
     return userError("--global-batch-size: " + options.near + " has steps of " +
                      std::to_string(view->batch) +

@@ -8,6 +8,8 @@
 #include "zorse/Summary/Summary.h"
 #include "zorse/Units/Units.h"
 
+#include <set>
+
 namespace zorse::pipelines {
 #define GEN_PASS_DEF_MAKEPLAN
 #include "zorse/Pipelines/Passes.h.inc"
@@ -37,6 +39,19 @@ Result<step::Plan> givenPlan(const PlanInputs &inputs, const FileText &file, int
   return plan;
 }
 
+/// Whether activation recomputation of some unit class was not compiled, because the plan of that
+/// compilation did not use it.
+bool lacksRecomputation(const planning::Problem &problem) {
+  std::set<std::string> compiled;
+  for (const bundle::CompiledFunction &function : problem.functions->functions())
+    compiled.insert(function.name());
+  return llvm::any_of(problem.summary.classes(), [&](const bundle::UnitClass &unitClass) {
+    constexpr auto kAgain = bundle::UnitFunction::RECOMPUTE;
+    return functionOf(unitClass, kAgain).flops_per_row() > 0 &&
+           !compiled.count(functionName(unitClass, kAgain));
+  });
+}
+
 Result<planning::SearchResult> nearbyPlan(planning::Problem &problem, const std::string &near) {
   Result<step::Plan> old = step::readPlanFile(near, problem.summary);
   if (old.failed())
@@ -44,7 +59,12 @@ Result<planning::SearchResult> nearbyPlan(planning::Problem &problem, const std:
   problem.communication = old->communication;
   problem.gradientWire = old->gradientWire;
   problem.optimizerStep = old->optimizerStep;
-  return planning::repairPlan(problem, *old, {});
+  Result<planning::SearchResult> found = planning::repairPlan(problem, *old, {});
+  if (found.failed() && lacksRecomputation(problem))
+    return userError(found.message() +
+                     "\nthe bundle has no functions for activation recomputation, which would save "
+                     "memory: compile the model with --compile-all-functions");
+  return found;
 }
 
 /// \param near  path of a plan on other devices, which is adapted to these; empty: none

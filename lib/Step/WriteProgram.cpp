@@ -65,6 +65,12 @@ struct Writer {
   }
 
   Status call(const Call &call, bundle::Call *out) {
+    if (call.function == UINT32_MAX)
+      return userError(
+          "the plan calls a function of unit " + std::to_string(call.unit) +
+          " that was not compiled (activation recomputation, or a part of a split "
+          "backward): compile the model with --compile-all-functions, or choose a plan "
+          "without it");
     if (call.function >= static_cast<uint32_t>(functions.functions_size()))
       return userError("the step calls function " + std::to_string(call.function) + " of unit " +
                        std::to_string(call.unit) + ", and there are " +

@@ -63,6 +63,26 @@ def refusals(folder, base, model):
         yield good
 
 
+def missing_functions(folder, base):
+    """A given plan that recomputes activations, which the bundle's own plan does not: an error with a remedy that works."""
+    with open(os.path.join(base, "plan.json")) as f:
+        plan = json.load(f)
+    for cell in plan["cells"]:
+        cell["activations"] = "recompute"
+    path, out = os.path.join(folder, "recompute.plan.json"), os.path.join(folder, "recompute.zorse")
+    with open(path, "w") as f:
+        json.dump(plan, f)
+    code, _, err = z.call("zorse-compile", "--near", base, "--plan", path, "-o", out, ok=False)
+    print(f"recomputation that was not compiled: {err.strip().splitlines()[-1][:200]}")
+    yield code == 1 and "--compile-all-functions" in err and not os.path.exists(out)
+    whole = os.path.join(folder, "whole.zorse")
+    z.call("zorse-compile", os.path.join(z.ROOT, "models/small/gpt-bytes.onnx"), "--cluster", os.path.join(base, "cluster.yaml"), "--plan", os.path.join(base, "plan.json"),
+           "--global-batch-size", 16, "--seq-length", 64, "--quiet", "--compile-all-functions", "-o", whole)
+    code, _, err = z.call("zorse-compile", "--near", whole, "--plan", path, "--quiet", "-o", out, ok=False)
+    print(err.strip())
+    yield code == 0
+
+
 def main():
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 20
     with tempfile.TemporaryDirectory() as folder:
@@ -71,7 +91,7 @@ def main():
             f.write(bytes(random.Random(5).choices(range(97, 123), k=100_000)))
         z.call("zorse-compile", model, "--cluster", os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.yaml"), "--plan",
                os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.gpt-bytes.plan.json"), "--global-batch-size", 16, "--seq-length", 64, "--quiet", "-o", base)
-        results = [*random_sets(folder, base, data, count), *refusals(folder, base, model)]
+        results = [*random_sets(folder, base, data, count), *refusals(folder, base, model), *missing_functions(folder, base)]
     z.finish(results)
 
 

@@ -55,13 +55,18 @@ TEST(StartCommand, TheCommandIsOneWordForAShellOnTheNode) {
   }
   const std::vector<std::string> environment = {"ODD=x 'y' $z"};
   // As ssh does: the other side's shell parses the last word.
-  EXPECT_EQ(printed(startCommandLine("sh -c", "n", environment, words)), expected);
-  EXPECT_EQ(printed(startCommandLine("sh -c {command}", "n", environment, words)), expected);
+  EXPECT_EQ(printed(startCommandLine("sh -c", "n", "/", environment, words)), expected);
+  EXPECT_EQ(printed(startCommandLine("sh -c {command}", "n", "/", environment, words)), expected);
 }
 
 TEST(StartCommand, TheNodeIsAWord) {
-  EXPECT_EQ(printed(startCommandLine("printf %s:%s:%s {node} {node}", "a node's", {}, {"done"})),
-            "a node's:a node's:exec env 'done'");
+  EXPECT_EQ(
+      printed(startCommandLine("printf %s:%s:%s {node} {node}", "a node's", "/a b", {}, {"done"})),
+      "a node's:a node's:cd '/a b' && exec env 'done'");
+}
+
+TEST(StartCommand, TheRankRunsInTheGivenDirectory) {
+  EXPECT_EQ(printed(startCommandLine("sh -c", "n", "/usr/lib", {}, {"pwd"})), "/usr/lib\n");
 }
 
 } // namespace

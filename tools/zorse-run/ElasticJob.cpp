@@ -135,8 +135,16 @@ void ElasticJob::prepareStandby() {
   }
 }
 
+/// Takes the result of a compilation, and says at once if the job could not continue without some
+/// devices.
+void ElasticJob::pollBundles() {
+  if (const std::optional<DeviceNames> missing = bundles.poll(); missing && !o.quiet)
+    fprintf(stderr, "warning: the job cannot continue without %s: %s\n", listed(*missing).c_str(),
+            bundles.problem(*missing)->c_str());
+}
+
 bool ElasticJob::shouldStop() {
-  bundles.poll();
+  pollBundles();
   const double time = now();
   if (const std::optional<DeviceNames> listed = discovery.poll(time)) {
     std::vector<bool> available;
@@ -234,7 +242,7 @@ Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome, const std:
 }
 
 Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptions &launching) {
-  bundles.poll();
+  pollBundles();
   const double time = now();
   if (outcome.start != endedStart) {
     endedStart = outcome.start;

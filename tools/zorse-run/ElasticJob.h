@@ -33,6 +33,7 @@ private:
   std::vector<std::string> nodesOf(const std::vector<std::string> &devices) const;
   size_t countWanted(double now) const;
   void takeFailure(const runtime::LaunchOutcome &outcome, double now);
+  void pollBundles();
   void prepareStandby();
   Next waitForDevices(double now);
   Next start(const runtime::LaunchOutcome &outcome, const std::string &path,

@@ -66,6 +66,7 @@ void StandbyBundles::request(const DeviceNames &excluded, const std::string &nea
                                         "--exclude",
                                         "",
                                         "--weights=reference",
+                                        "--quiet",
                                         "-o",
                                         pathOf(excluded)};
   for (const std::string &name : excluded) {
@@ -83,14 +84,14 @@ void StandbyBundles::request(const DeviceNames &excluded, const std::string &nea
     process = std::move(*started);
 }
 
-void StandbyBundles::poll() {
+std::optional<DeviceNames> StandbyBundles::poll() {
   const std::optional<int> code = process ? process->poll() : std::nullopt;
   if (!code)
-    return;
+    return std::nullopt;
   process.reset();
   if (*code == 0) {
     compiled[inProgress] = pathOf(inProgress);
-    return;
+    return std::nullopt;
   }
   constexpr size_t kLines = 12;
   const std::string said = lastLines(pathOf(inProgress) + ".log", kLines);
@@ -98,4 +99,5 @@ void StandbyBundles::poll() {
       *code == 127 && said.empty()
           ? compiler + ": cannot be executed; it must be installed next to zorse-run or in PATH"
           : said;
+  return inProgress;
 }

@@ -28,8 +28,9 @@ public:
   /// Compiles it unless it was, or another one is being compiled. \param near  bundle whose plan is
   /// adapted \param urgent  the job waits for it: another compilation is ended
   void request(const DeviceNames &excluded, const std::string &near, bool urgent);
-  /// Takes the result of a compilation that has ended.
-  void poll();
+  /// Takes the result of a compilation that has ended. Returns the devices without which no bundle
+  /// could be compiled, if it has failed.
+  std::optional<DeviceNames> poll();
 
 private:
   std::string pathOf(const DeviceNames &excluded) const;

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include <poll.h>
 #include <sys/random.h>
@@ -170,8 +171,11 @@ void Launcher::startElsewhere(RankProcess::Options &options) const {
       variables.push_back(entry);
   std::vector<std::string> words = options.arguments;
   words.front() = options.program;
+  std::error_code none;
+  const std::string directory = std::filesystem::current_path(none).string();
   options.arguments = {
-      "sh", "-c", startCommandLine(o_.startCommand, o_.nodeNames[options.rank], variables, words)};
+      "sh", "-c",
+      startCommandLine(o_.startCommand, o_.nodeNames[options.rank], directory, variables, words)};
   options.program = "/bin/sh";
 }
 

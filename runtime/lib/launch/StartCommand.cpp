@@ -27,9 +27,10 @@ std::string launching::shellQuoted(const std::string &text) {
 }
 
 std::string launching::startCommandLine(const std::string &commandTemplate, const std::string &node,
+                                        const std::string &directory,
                                         const std::vector<std::string> &environment,
                                         const std::vector<std::string> &words) {
-  std::string command = "exec env";
+  std::string command = "cd " + shellQuoted(directory) + " && exec env";
   for (const std::vector<std::string> *list : {&environment, &words})
     for (const std::string &word : *list) {
       command += ' ';

@@ -13,12 +13,14 @@ std::string shellQuoted(const std::string &text);
 /// rank's command as one word, which a shell on the node must interpret; it is appended if the
 /// template does not have it.
 ///
-///     ssh {node}                      ->  ssh node1 'exec env ZORSE_RANK=3 zorse-run ...'
-///     srun -w {node} sh -c {command}  ->  srun -w node1 sh -c 'exec env ZORSE_RANK=3 zorse-run
-///     ...'
+///     ssh {node}  ->  ssh node1 'cd /work && exec env ZORSE_RANK=3 zorse-run ...'
+///     srun -w {node} sh -c {command}
+///                 ->  srun -w node1 sh -c 'cd /work && exec env ZORSE_RANK=3 zorse-run ...'
 ///
+/// \param directory    working directory of the rank, for relative paths in its words
 /// \param environment  "NAME=value"
 std::string startCommandLine(const std::string &commandTemplate, const std::string &node,
+                             const std::string &directory,
                              const std::vector<std::string> &environment,
                              const std::vector<std::string> &words);
 
