@@ -166,12 +166,41 @@ class Trial:
         shutil.rmtree(own)
 
 
+def few_devices(folder, bundle, data):
+    """With fewer than --min-devices, the job waits for the device to be tried again, or ends if it never is."""
+    for rejoin, good in (("1.5", True), ("0", False)):
+        own = os.path.join(folder, "few" + rejoin)
+        words = ["--data", data, "--max-steps", STEPS, "--spawn", "--elastic", "--checkpoint-dir", own, "--save-interval", EVERY, "--min-devices", 4, "--rejoin-seconds", rejoin]
+        with subprocess.Popen([os.path.join(z.BIN, "zorse-run"), bundle, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            end = time.monotonic() + 60 * z.PATIENCE
+            while not any(name.startswith("step-") for name in (os.listdir(own) if os.path.isdir(own) else ())) and time.monotonic() < end:
+                time.sleep(0.02)
+            with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
+                ranks = [int(pid) for pid in f.read().split() if "ZORSE_RANK" in jobs.environment_of(int(pid))]
+            os.kill(ranks[1], signal.SIGKILL)
+            said = process.communicate(timeout=120 * z.PATIENCE)[1]
+        fine = "3 of 4 devices are available, fewer than --min-devices 4" in said and (process.returncode == 0 and "waiting at most" in said if good else process.returncode != 0 and "--resume" in said)
+        print(f"{'ok  ' if fine else 'FAIL'} fewer than --min-devices, tried again after {rejoin} s: exit code {process.returncode}" + ("" if fine else ": " + said[-600:]), flush=True)
+        yield fine
+
+
+def refusals(bundle, data):
+    common = ["zorse-run", bundle, "--data", data, "--max-steps", 5]
+    for words, expected in ((["--elastic"], "--elastic needs --spawn"), (["--elastic", "--spawn"], "--elastic needs --checkpoint-dir DIR and --save-interval N"),
+                            (["--spawn", "--min-devices", 2], "--min-devices needs --elastic"), (["--elastic", "--spawn", "--max-restarts", 2], "--max-restarts")):
+        code, _, err = z.call(*common, *words, ok=False)
+        good = code == 1 and expected in err
+        print(f"{'ok  ' if good else 'FAIL'} {' '.join(map(str, words))}: {err.strip()[:160]}")
+        yield good
+
+
 def main():
     wanted = int(next((word for word in sys.argv[1:] if word.isdigit()), 200))
     seed = int(sys.argv[sys.argv.index("--seed") + 1]) if "--seed" in sys.argv else 1
     counts, bad, made, segments = {}, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         bundle, data = make_bundle(folder)
+        results = [*refusals(bundle, data), *few_devices(folder, bundle, data)]
         while made < wanted:
             own = os.path.join(folder, str(seed))
             os.mkdir(own)
@@ -188,7 +217,7 @@ def main():
                 shutil.rmtree(own)
             seed += 1
     print(", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items())))
-    z.finish([z.check(f"jobs that are wrong, of {made} changes and {segments} segments", bad, 0)])
+    z.finish([*results, z.check(f"jobs that are wrong, of {made} changes and {segments} segments", bad, 0)])
 
 
 if __name__ == "__main__":

@@ -54,7 +54,11 @@ DeviceNames without(const DeviceNames &names, const DeviceNames &others) {
   return rest;
 }
 
-std::string countOf(size_t count, size_t of) {
+size_t countOf(const std::vector<bool> &members) {
+  return static_cast<size_t>(std::count(members.begin(), members.end(), true));
+}
+
+std::string countText(size_t count, size_t of) {
   return std::to_string(count) + " of " + std::to_string(of) + " devices";
 }
 
@@ -117,14 +121,9 @@ std::vector<std::string> ElasticJob::nodesOf(const std::vector<std::string> &dev
   return nodes;
 }
 
-size_t ElasticJob::countWanted(double time) const {
-  const std::vector<bool> wanted = membership.wanted(time);
-  return static_cast<size_t>(std::count(wanted.begin(), wanted.end(), true));
-}
-
 /// Compiles the bundles for the loss of each device, sequentially.
 void ElasticJob::prepareStandby() {
-  if (namesOf(members).size() <= std::max<size_t>(o.minDevices, 1))
+  if (countOf(members) <= std::max<size_t>(o.minDevices, 1))
     return;
   for (size_t d = 0; d < members.size(); ++d) {
     if (!members[d])
@@ -143,32 +142,37 @@ void ElasticJob::pollBundles() {
             bundles.problem(*missing)->c_str());
 }
 
+void ElasticJob::pollDiscovery(double time) {
+  const std::optional<DeviceNames> listed = discovery.poll(time);
+  if (!listed)
+    return;
+  std::vector<bool> available;
+  for (const BundleDevice &device : bundle.devices) {
+    const std::vector<std::string> node = nodesOf({device.name});
+    available.push_back(listed->count(device.name) > 0 ||
+                        (!node.empty() && listed->count(node.front()) > 0));
+  }
+  membership.setAvailable(available);
+}
+
 bool ElasticJob::shouldStop() {
   pollBundles();
   const double time = now();
-  if (const std::optional<DeviceNames> listed = discovery.poll(time)) {
-    std::vector<bool> available;
-    for (const BundleDevice &device : bundle.devices) {
-      const std::vector<std::string> node = nodesOf({device.name});
-      available.push_back(listed->count(device.name) > 0 ||
-                          (!node.empty() && listed->count(node.front()) > 0));
-    }
-    membership.setAvailable(available);
-  }
+  pollDiscovery(time);
   const std::vector<bool> wanted = membership.wanted(time);
-  if (wanted == members || countWanted(time) < o.minDevices) {
+  const DeviceNames excluded = excludedBy(wanted);
+  if (wanted == members || countOf(wanted) < o.minDevices || bundles.problem(excluded)) {
     prepareStandby();
     return false;
   }
-  const DeviceNames excluded = excludedBy(wanted);
   if (bundles.find(excluded))
     return true;
   bundles.request(excluded, current, /*urgent=*/false);
   return false;
 }
 
-/// Notes a failure. One without a newer checkpoint since the last one is one without
-/// progress.
+/// Notes a failure. If there is no newer checkpoint than at the last one, the job has not
+/// progressed.
 void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
   if (!outcome.failed)
     return;
@@ -187,19 +191,20 @@ void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
   membership.failed(devices, time);
 }
 
-Reconfiguration::Next ElasticJob::waitForDevices(double time) {
-  std::string missing = countOf(countWanted(time), members.size()) +
-                        " available, fewer than --min-devices " + std::to_string(o.minDevices);
-  if (!waitingSince) {
-    waitingSince = time;
-    return {Next::Action::Wait,
-            "zorse-run: " + missing + ": waiting at most " + format("%g s", o.waitSeconds)};
-  }
+/// Waits for devices, which may be available or tried again later. \param reason  why those that
+/// are there are not enough
+Reconfiguration::Next ElasticJob::waitForDevices(double time, const std::string &reason) {
   const bool never = o.discoveryScript.empty() && std::isinf(membership.nextTry());
+  if (!waitingSince && !never) {
+    waitingSince = time;
+    return {Next::Action::Wait, "zorse-run: " + reason + "\nzorse-run: waiting at most " +
+                                    format("%g s", o.waitSeconds) + " for devices"};
+  }
   if (!never && time < *waitingSince + o.waitSeconds)
     return {};
-  return {Next::Action::End, "error: " + missing + (never ? "" : " after --wait-seconds") +
-                                 "; resume with --resume when they are there"};
+  return {Next::Action::End, "error: " + reason +
+                                 (never ? "" : "; no other devices came within --wait-seconds") +
+                                 ". Resume with --resume when they are there"};
 }
 
 /// Describes the change for the metrics of rank 0 (JobOutput::begin).
@@ -221,14 +226,15 @@ std::string ElasticJob::describeStart(const LaunchOutcome &outcome, const Device
   return "zorse-run: " + (outcome.failed ? outcome.why + "; " : "") +
          (left.empty() ? "" : "without " + listed(left) + ", ") +
          (joined.empty() ? "" : "with " + listed(joined) + " again, ") + "going on with " +
-         countOf(namesOf(members).size(), members.size()) + " from " +
+         countText(countOf(members), members.size()) + " from " +
          (checkpoint.empty() ? "the beginning" : "checkpoint " + checkpoint);
 }
 
-Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome, const std::string &path,
+Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome,
+                                        const std::vector<bool> &wanted, const std::string &path,
                                         LaunchOptions &launching) {
   const DeviceNames before = excludedBy(members);
-  members = membership.wanted(now());
+  members = wanted;
   current = path;
   waitingSince.reset();
   launching.deviceNames = namesOf(members);
@@ -253,18 +259,20 @@ Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptio
     return {Next::Action::End, "error: " + outcome.why +
                                    "; the fifth failure without a new checkpoint in between: the "
                                    "cause is not a device"};
-  const DeviceNames excluded = excludedBy(membership.wanted(time));
-  if (countWanted(time) < std::max<size_t>(o.minDevices, 1)) {
-    shouldStop(); // asks which devices are available
-    return waitForDevices(time);
-  }
+  pollDiscovery(time);
+  const std::vector<bool> wanted = membership.wanted(time);
+  const DeviceNames excluded = excludedBy(wanted);
+  if (const size_t least = std::max<size_t>(o.minDevices, 1); countOf(wanted) < least)
+    return waitForDevices(time, (outcome.failed ? outcome.why + "; " : "") +
+                                    countText(countOf(wanted), wanted.size()) +
+                                    " are available, fewer than --min-devices " +
+                                    std::to_string(least));
   if (const std::optional<std::string> path = bundles.find(excluded))
-    return start(outcome, *path, launching);
+    return start(outcome, wanted, *path, launching);
   if (const std::optional<std::string> problem = bundles.problem(excluded))
-    return {Next::Action::End, "error: " + outcome.why +
-                                   "; the devices that are left cannot go on "
-                                   "without " +
-                                   listed(excluded) + ":\n" + *problem};
+    return waitForDevices(time, (outcome.failed ? outcome.why + "; " : "") +
+                                    "the devices that are left cannot continue without " +
+                                    listed(excluded) + ":\n" + *problem);
   bundles.request(excluded, current, /*urgent=*/true);
   return {};
 }

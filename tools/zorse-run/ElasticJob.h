@@ -31,13 +31,13 @@ private:
   DeviceNames excludedBy(const std::vector<bool> &members) const;
   std::vector<std::string> namesOf(const std::vector<bool> &members) const;
   std::vector<std::string> nodesOf(const std::vector<std::string> &devices) const;
-  size_t countWanted(double now) const;
   void takeFailure(const runtime::LaunchOutcome &outcome, double now);
   void pollBundles();
+  void pollDiscovery(double now);
   void prepareStandby();
-  Next waitForDevices(double now);
-  Next start(const runtime::LaunchOutcome &outcome, const std::string &path,
-             runtime::LaunchOptions &launching);
+  Next waitForDevices(double now, const std::string &reason);
+  Next start(const runtime::LaunchOutcome &outcome, const std::vector<bool> &wanted,
+             const std::string &path, runtime::LaunchOptions &launching);
   std::string changeText(const runtime::LaunchOutcome &outcome, const DeviceNames &left,
                          const DeviceNames &joined) const;
   std::string describeStart(const runtime::LaunchOutcome &outcome, const DeviceNames &left,
