@@ -1,5 +1,6 @@
 #include "JobOutput.h"
 
+#include "zorse/Base/Format.h"
 #include "zorse/runtime/Data.h"
 
 #include <nlohmann/json.hpp>
@@ -20,7 +21,8 @@ using namespace zorse::runtime;
 namespace {
 
 // The first byte of a message is its type.
-constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l', kSample = 'x';
+constexpr char kStep = 's', kTrace = 't', kMemory = 'm', kLine = 'l', kSample = 'x',
+               kComputing = 'c';
 
 /// Returns the seconds since the time "since" of a change (ElasticJob.h).
 double secondsSince(const std::string &change) {
@@ -55,6 +57,14 @@ std::vector<std::string> zorse::run::sayTrace(const std::vector<TraceEvent> &eve
     std::memcpy(message.data() + 1, events.data() + begin, count * sizeof(TraceEvent));
   }
   return messages;
+}
+
+std::string zorse::run::sayComputing(uint32_t device, uint64_t step, uint64_t steps,
+                                     double seconds) {
+  char text[96];
+  snprintf(text, sizeof text, "%c%" PRIu32 " %" PRIu64 " %" PRIu64 " %.9g", kComputing, device,
+           step, steps, seconds);
+  return text;
 }
 
 std::string zorse::run::sayMemory(uint32_t device, const Executor::MemoryUse &use) {
@@ -176,6 +186,30 @@ void JobOutput::showGenerated(const std::string &numbers) {
   console_->line(text);
 }
 
+void JobOutput::showSlow(const SlowDeviceFinder::Finding &finding) {
+  if (options_.quiet)
+    return;
+  std::string text = "device " + bundle_.devices[finding.device].name;
+  if (bundle_.topology.nodes_size() > 0)
+    text +=
+        " on node " +
+        bundle_.topology.nodes(int(bundle_.topology.node_of_device(int(finding.device)))).name();
+  const std::string since = std::to_string(finding.since);
+  if (finding.recovered)
+    text = "note: " + text + " computes as fast as before again since step " + since;
+  else
+    text = "warning: " + text + " is slow: since step " + since + " it computes " +
+           format("%.1f", finding.earlier) + " times its time at the start" +
+           (finding.planned > 0 ? ", " + format("%.1f", finding.planned) + " times its planned time"
+                                : "") +
+           ", and the other devices do not. Look there for another process, a thermal limit or a "
+           "lower clock";
+  if (console_)
+    console_->line(text);
+  else
+    fprintf(stderr, "%s\n", text.c_str());
+}
+
 void JobOutput::understand(const std::string &said) {
   if (said.empty())
     return;
@@ -218,6 +252,16 @@ void JobOutput::understand(const std::string &said) {
                &use.touched) == 3 &&
         device < uses_.size())
       uses_[device] = use;
+    return;
+  }
+  case kComputing: {
+    uint32_t device = 0;
+    uint64_t step = 0, steps = 0;
+    double seconds = 0;
+    if (sscanf(said.c_str() + 1, "%" SCNu32 " %" SCNu64 " %" SCNu64 " %lf", &device, &step, &steps,
+               &seconds) == 4)
+      if (const auto finding = slow_.add(device, step, steps, seconds))
+        showSlow(*finding);
     return;
   }
   case kSample:

@@ -7,6 +7,7 @@
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/HtmlReport.h"
 #include "zorse/runtime/Report.h"
+#include "zorse/runtime/SlowDevices.h"
 #include "zorse/runtime/TensorBoard.h"
 
 #include <chrono>
@@ -26,6 +27,8 @@ std::string sayStep(const runtime::StepReport &report);
 bool isStep(const std::string &said);
 std::string describeGenerated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
 std::vector<std::string> sayTrace(const std::vector<runtime::TraceEvent> &events);
+/// \param seconds  mean computing time of a device in the `steps` steps up to `step`
+std::string sayComputing(uint32_t device, uint64_t step, uint64_t steps, double seconds);
 std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 
 /// Receives messages of ranks from any thread and shows them from a separate thread, because a slow
@@ -33,7 +36,8 @@ std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 class JobOutput {
 public:
   JobOutput(const Options &options, const runtime::Bundle &bundle)
-      : options_(options), bundle_(bundle), uses_(bundle.programs.size()) {}
+      : options_(options), bundle_(bundle), slow_(runtime::plannedComputing(bundle)),
+        uses_(bundle.programs.size()) {}
   ~JobOutput();
 
   /// Opens the metrics file and starts showing. Messages received before are kept. `lastStep` is
@@ -67,6 +71,7 @@ private:
   void show();
   void understand(const std::string &said);
   void showGenerated(const std::string &numbers);
+  void showSlow(const runtime::SlowDeviceFinder::Finding &finding);
 
   const Options &options_;
   const runtime::Bundle &bundle_;
@@ -81,6 +86,7 @@ private:
   std::unique_ptr<runtime::TensorBoardFile> tensorBoard_;
   runtime::HtmlReport report_;
   std::optional<runtime::StepReport> evaluated_;
+  runtime::SlowDeviceFinder slow_;
   double secondsOfSteps_ = 0; ///< without the first step
   uint64_t steps_ = 0;
   std::chrono::steady_clock::time_point begun_;

@@ -86,6 +86,9 @@ private:
 
   runtime::Status train();
 
+  /// Reports the computing times of this process's devices every few steps.
+  void tellComputing(uint64_t step, const std::vector<double> &seconds);
+
   /// Waits for the last snapshot. If it failed and the checkpoint would have been merged from it,
   /// collects the parts next to the checkpoint instead, which may be on a working disk.
   runtime::Status finishCheckpoints();
@@ -93,6 +96,9 @@ private:
   /// Writes the requested outputs in this order, the trained state first. An output that fails does
   /// not prevent the others.
   runtime::Status finish();
+
+  /// Removes the checkpoints in memory if nothing has failed, and returns the first error.
+  runtime::Status end(const std::optional<runtime::Error> &first);
 
   /// Reports the memory use and the trace of this process to rank 0.
   void tellMeasurements(std::optional<runtime::Error> &first);
@@ -136,6 +142,9 @@ private:
   std::optional<runtime::Error> problem; // why the run fails after its outputs are written: losses
                                          // or gradients that are not finite, or a batch of a stream
   runtime::TrainingRun training;
+  std::vector<double> computing; // by device of this process, in the steps since the last report
+  uint64_t computingSteps = 0;
+  Clock::time_point computingSince = Clock::now();
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;
 };

@@ -178,6 +178,10 @@ Status LocalTrainer::train() {
   training.report = [this](const StepReport &report) {
     tell(sayStep(report), process.reportToAll);
   };
+  if (bundle.devices.size() > 1)
+    training.computed = [this](uint64_t step, const std::vector<double> &seconds) {
+      tellComputing(step, seconds);
+    };
   training.pace = process.pace;
   if (checkpoints)
     training.stopping = [this] { (void)checkpoints->finish(); }; // the run already ends with an
@@ -227,6 +231,23 @@ Status LocalTrainer::train() {
   if (!end->badBatch.empty()) // streams are read by jobs of one process
     problem = userError(end->badBatch);
   return Status::success();
+}
+
+void LocalTrainer::tellComputing(uint64_t step, const std::vector<double> &seconds) {
+  computing.resize(seconds.size());
+  for (size_t i = 0; i < seconds.size(); ++i)
+    computing[i] += seconds[i];
+  const Clock::time_point now = Clock::now();
+  if (++computingSteps < SlowDeviceFinder::kWindowSteps ||
+      std::chrono::duration<double>(now - computingSince).count() <
+          SlowDeviceFinder::kWindowSeconds)
+    return;
+  for (size_t i = 0; i < seconds.size(); ++i)
+    tell(sayComputing(executor->devices()[i], step, computingSteps,
+                      computing[i] / double(computingSteps)));
+  computingSince = now;
+  computing.assign(seconds.size(), 0);
+  computingSteps = 0;
 }
 
 void LocalTrainer::tell(std::string message, bool toAll) {

@@ -118,7 +118,8 @@ public:
     DeviceStep(Implementation &all, std::unique_ptr<DeviceProgram> program, Transport &transport,
                DeviceTransport *direct)
         : all(all), program(std::move(program)), transport(transport), direct(direct),
-          traces(this->program->queueInstructions.size()) {}
+          traces(this->program->queueInstructions.size()),
+          computing(this->program->queueInstructions.size()) {}
     void finished(uint64_t tag, double begin, double end) override {
       all.finished(*this, tag, begin, end);
     }
@@ -136,6 +137,7 @@ public:
     std::array<uint64_t, kStepsAhead> releasesNeeded = {}; ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
     std::vector<std::vector<TraceEvent>> traces; ///< by queue; each is written by one thread
+    std::vector<std::array<double, kStepsAhead>> computing; ///< seconds by queue and step; likewise
   };
 
   DeviceStep &at(uint32_t device) {
@@ -178,8 +180,13 @@ public:
     stepDone.wait(lock, [&] { return failure || argument.queuesLeft == 0; });
     if (failure)
       return *failure;
-    for (const DeviceStep &device : running)
+    argument.result.computing.clear();
+    for (DeviceStep &device : running) {
       device.staging.takeReport(waited, argument.result);
+      double &seconds = argument.result.computing.emplace_back(0);
+      for (std::array<double, kStepsAhead> &queue : device.computing)
+        seconds += std::exchange(queue[waited % ring.size()], 0);
+    }
     ++waited;
     argument.request.batch.reset();
     return argument.result;
@@ -366,6 +373,8 @@ private:
     if (traced(step) && (!argument.request.evaluation || instruction.inEvaluation))
       device.traces[queue].push_back(
           {device.program->index, instruction.index, step, begin - start, end - start});
+    if (instruction.instruction->has_compute())
+      device.computing[queue][step % ring.size()] += end - begin;
     if (!instruction.firstOfQueue && !instruction.lastOfQueue)
       return;
     std::unique_lock<std::mutex> lock(mutex);

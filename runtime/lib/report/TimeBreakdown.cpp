@@ -92,6 +92,17 @@ uint64_t zorse::runtime::stepsForBreakdown(const Bundle &bundle) {
   return std::clamp<uint64_t>(kEvents / instructions, 2, kSteps);
 }
 
+std::vector<double> zorse::runtime::plannedComputing(const Bundle &bundle) {
+  std::vector<double> seconds;
+  for (const bundle::Program &program : bundle.programs) {
+    double &sum = seconds.emplace_back(0);
+    for (const bundle::Instruction &instruction : program.instructions())
+      if (instruction.has_compute())
+        sum += instruction.planned_end() - instruction.planned_start();
+  }
+  return seconds;
+}
+
 TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle,
                                             const std::vector<TraceEvent> &events) {
   TimeBreakdown breakdown;
@@ -159,13 +170,12 @@ TimeBreakdown zorse::runtime::timeBreakdown(const Bundle &bundle,
     if (computes)
       computing[event.device].push_back(interval);
   }
+  const std::vector<double> plans = plannedComputing(bundle);
   for (size_t d = 0; d < bundle.programs.size(); ++d) {
     DeviceTimeBreakdown device;
     double computed = covered(computing[d], from, to), worked = covered(busy[d], from, to),
-           window = to - from, planned = 0;
-    for (const bundle::Instruction &instruction : bundle.programs[d].instructions())
-      if (instruction.has_compute())
-        planned += instruction.planned_end() - instruction.planned_start();
+           window = to - from;
+    const double planned = plans[d];
     device.computing = computed / window;
     device.exposedCommunication = (worked - computed) / window;
     device.idle = 1 - worked / window;

@@ -190,6 +190,8 @@ private:
     PendingStep pending = std::move(pending_.front());
     pending_.pop_front();
     end_.lastStep = pending.step;
+    if (run_.computed)
+      run_.computed(pending.step, result->computing);
     if (pending.isEmpty()) {
       ++empty_;
       emptyBecause_ = describe(pending);

@@ -56,8 +56,9 @@ struct StepRequest {
 struct StepResult {
   bool reported = false; ///< whether a device of this process has the ReadMetrics instruction
   zorse::abi::StepScalars report = {}; ///< scalars that the ReadMetrics instruction copied
-  double begin = 0, end = 0; ///< seconds since the executor was created: start of the first
-                             ///< instruction, end of the last one
+  double begin = 0, end = 0;     ///< seconds since the executor was created: start of the first
+                                 ///< instruction, end of the last one
+  std::vector<double> computing; ///< seconds in functions, by device of this process
 };
 
 /// A call that is about to run, with the addresses of its arguments. Observed in a thread of its

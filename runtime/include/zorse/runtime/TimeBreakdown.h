@@ -24,6 +24,9 @@ struct TimeBreakdown {
   double planned = 0; ///< duration that the plan predicts for one step
 };
 
+/// Planned computing seconds of a step by device; 0: the device does not compute.
+std::vector<double> plannedComputing(const Bundle &bundle);
+
 /// Computes the breakdown from the longest sequence of complete training steps in `events`, without
 /// its first step if there are several.
 TimeBreakdown timeBreakdown(const Bundle &bundle, const std::vector<TraceEvent> &events);
