@@ -119,6 +119,9 @@ class RunOptions(ScheduleOptions, total=False):
     checkpoint_dir: Path
     save_interval: int  #: steps
     save_total_limit: int
+    memory_checkpoint_interval: int  #: steps
+    memory_checkpoint_dir: Path
+    replicate_memory_checkpoints: bool
     resume: bool
     allow_config_change: bool
     spawn: bool

@@ -1,10 +1,11 @@
 """Cost of snapshots during training, for GPT-2 124M on one CPU device: alternating pairs of runs with and without them
 (needs PyTorch to make the model: tools/python-env.sh).
 
-    snapshot_cost.py [--every 10] [--steps 22] [--pairs 3] [--threads 2] [--batch 4] [--sequence 256] [--limit 0.03] [--onnx an export made before]
+    snapshot_cost.py [--every 10] [--steps 22] [--pairs 3] [--threads 2] [--batch 4] [--sequence 256] [--limit 0.03] [--memory] [--onnx an export made before]
 
 A pair is one run without and one run with snapshots, in either order. The figure is the median over the pairs of (time
 of a step with) / (without) - 1, for steps from the third on. A snapshot has 1.5 GB: parameters and two moments in f32.
+--memory: they are checkpoints in memory.
 The CPU time of the runs is also printed: on a shared machine it varies less.
 """
 import argparse
@@ -29,6 +30,7 @@ parser.add_argument("--threads", type=int, default=2)
 parser.add_argument("--batch", type=int, default=4)
 parser.add_argument("--sequence", type=int, default=256)
 parser.add_argument("--limit", type=float, default=0.03)
+parser.add_argument("--memory", action="store_true")
 parser.add_argument("--onnx")
 a = parser.parse_args()
 
@@ -52,7 +54,10 @@ with tempfile.TemporaryDirectory() as folder:
     def run(with_snapshots):
         shutil.rmtree(snapshots, ignore_errors=True)
         # The snapshot of the last step is written after training and does not affect a step.
-        extra = ("--checkpoint-dir", snapshots, "--save-interval", a.every, "--save-total-limit", 1) if with_snapshots else ()
+        storage = a.steps if a.memory else a.every
+        extra = ("--checkpoint-dir", snapshots, "--save-interval", storage, "--save-total-limit", 1) if with_snapshots or a.memory else ()
+        if with_snapshots and a.memory:
+            extra += ("--memory-checkpoint-interval", a.every)
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         step = seconds(z.run(bundle, data, a.steps, extra=extra))
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -68,5 +73,5 @@ with tempfile.TemporaryDirectory() as folder:
         print(f"pair {pair + 1}: {times[False][0]:.3f} s a step without, {times[True][0]:.3f} s with a snapshot every {a.every}: {100 * shares[-1]:+.2f} %; processor time "
               f"{times[False][1]:.1f} and {times[True][1]:.1f} s: {(times[True][1] - times[False][1]) / count:.2f} s for each of {count}", flush=True)
     figure = statistics.median(shares)
-    print(f"snapshots every {a.every} steps: {100 * figure:+.2f} % of a step, processor time {100 * statistics.median(processor):+.2f} % (limit {100 * a.limit:g} %)")
+    print(f"{'checkpoints in memory' if a.memory else 'snapshots'} every {a.every} steps: {100 * figure:+.2f} % of a step, processor time {100 * statistics.median(processor):+.2f} % (limit {100 * a.limit:g} %)")
     sys.exit(0 if figure <= a.limit else 1)

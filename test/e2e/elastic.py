@@ -1,13 +1,12 @@
 """Disturbs elastic jobs at random: ranks are killed or frozen, devices leave and join, also while the job recovers. The
 job comes to its end, no step is missing, and every segment between two changes has, bit by bit, the losses of its
-bundle in one process from the same checkpoint.
+bundle in one process from the same state. Most jobs also take checkpoints in memory.
 
     elastic.py [CHANGES] [--seed N]     default 200 changes
 """
 import json
 import os
 import random
-import re
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,6 @@ KINDS = ("kill",) * 4 + ("freeze",) * 2 + ("leave",) * 2 + ("join",) * 2 + ("kil
 CLUSTER = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.yaml")
 PLAN = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.gpt-bytes.plan.json")
 DEVICES = ("big", "middle", "small0", "small1")
-CHANGE = re.compile(r"zorse-run: .*going on with (\d+) of \d+ devices from (?:checkpoint (\S+)|the beginning)$")
 
 
 def make_bundle(folder):
@@ -58,6 +56,10 @@ class Trial:
         words = [os.path.join(z.BIN, "zorse-run"), self.bundle, *map(str, self.words), "--max-steps", str(STEPS), "--spawn", "--elastic", "--checkpoint-dir", self.checkpoints,
                  "--save-interval", str(EVERY), "--save-total-limit", "1000", "--metrics-file", self.metrics, "--heartbeat-timeout", str(DEADLINE), "--heartbeat-interval", "0.1",
                  "--rejoin-seconds", "1.5", "--device-discovery-script", f"cat {self.listed}"]
+        self.memory = os.path.join(self.folder, "memory") if self.randoms.random() < 0.7 else None
+        if self.memory:
+            os.mkdir(self.memory)
+            words += ["--memory-checkpoint-interval", "1", "--memory-checkpoint-dir", self.memory]
         if self.randoms.random() < 0.5:  # as on several nodes; the command becomes the rank
             words += ["--start-command", "env NODE={node} sh -c"]
         with open(self.err, "wb") as err:
@@ -108,21 +110,10 @@ class Trial:
         return True
 
     def segments(self):
-        """[(names of the devices, checkpoint or None)] of all starts."""
-        found, excluded = [(DEVICES, None)], set()
-        with open(self.err, errors="replace") as f:
-            for line in f:
-                change = CHANGE.match(line.rstrip())
-                if not change:
-                    continue
-                for part, act in ((r"without ([^;]+?), (?:with |going)", excluded.update), (r"with ([^;]+?) again, going", excluded.difference_update)):
-                    if named := re.search(part, line):
-                        act(name for name in named.group(1).split(", ") if name in DEVICES)
-                names = tuple(name for name in DEVICES if name not in excluded)
-                if len(names) != int(change.group(1)):
-                    self.problems.append(f"{names} are not {change.group(1)} devices: {line.strip()}")
-                found.append((names, change.group(2)))
-        return found
+        """[(names of the devices, last step before)] of all starts that trained."""
+        with open(self.metrics) as f:
+            changes = [row for row in map(json.loads, f) if "devices" in row]
+        return [(DEVICES, 0)] + [(tuple(row["devices"]), row["step"]) for row in changes]
 
     def bundle_of(self, names):
         if names == DEVICES:
@@ -144,26 +135,22 @@ class Trial:
         rows = {row["step"]: row for row in jobs.metrics(self.metrics) if "loss" in row}
         if sorted(rows) != list(range(1, STEPS + 1)):
             return self.problems.append(f"steps {sorted(rows)}")
+        if self.memory and os.listdir(self.memory):
+            self.problems.append(f"left in memory: {os.listdir(self.memory)}")
         segments = self.segments()
-        first = [int(checkpoint[5:13]) if checkpoint else 0 for _, checkpoint in segments] + [STEPS]
-        for i, (names, checkpoint) in enumerate(segments):
-            if min(first[i + 1:]) > first[i]:
-                self.check_segment(i, names, checkpoint, first[i], min(first[i + 1:]), rows)
+        first = [begin for _, begin in segments] + [STEPS]
+        for i, (names, begin) in enumerate(segments):
+            if min(first[i + 1:]) > begin:
+                self.check_segment(i, names, begin, min(first[i + 1:]), rows)
 
-    def check_segment(self, number, names, checkpoint, begin, end, rows):
-        own = os.path.join(self.folder, f"segment{number}")
-        os.mkdir(own)
-        resume = []
-        if checkpoint:
-            os.symlink(os.path.join(self.checkpoints, checkpoint), os.path.join(own, checkpoint))
-            resume = ["--checkpoint-dir", own, "--resume"]
-        metrics = os.path.join(self.folder, f"segment{number}.jsonl")
-        z.call("zorse-run", self.bundle_of(names), *self.words, "--max-steps", end, "--in-process", "--quiet", "--metrics-file", metrics, *resume)
+    def check_segment(self, number, names, begin, end, rows):
+        """Repeats a segment in one process, from the state after the segments before it."""
+        states, metrics = (os.path.join(self.folder, name) for name in ("states", f"segment{number}.jsonl"))
+        z.call("zorse-run", self.bundle_of(names), *self.words, "--max-steps", end, "--in-process", "--quiet", "--metrics-file", metrics, "--checkpoint-dir", states, "--resume")
         for row in jobs.metrics(metrics):
             if "loss" in row and begin < row["step"] <= end and row != rows[row["step"]]:
                 self.problems.append(f"step {row['step']} on {', '.join(names)}: {rows[row['step']]}, expected {row}")
                 return
-        shutil.rmtree(own)
 
 
 def few_devices(folder, bundle, data):

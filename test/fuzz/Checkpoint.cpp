@@ -110,7 +110,7 @@ bool fuzz::readOne(std::string_view bytes) {
   storage->files["s/index.json"] = index;
   storage->files["d/generation"] = input.token();
 
-  (void)readToken(*storage, "d").failed();
+  (void)newestClaim(*storage, "d").failed();
   Acknowledgement acknowledgement = parseAcknowledgement(input.acknowledgement(), 1);
   if (!acknowledgement.error)
     ZORSE_FUZZ_EXPECT(!parseAcknowledgement(writeAcknowledgement(acknowledgement), 1).error);

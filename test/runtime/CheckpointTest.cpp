@@ -4,11 +4,15 @@
 #include "StateOnly.h"
 #include "ThreadGroup.h"
 
+#include "../../runtime/lib/checkpoint/Fence.h"
+
 #include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/Safetensors.h"
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <set>
 #include <thread>
 
 using namespace zorse;
@@ -513,6 +517,51 @@ TEST_F(CheckpointTest, AnOlderGenerationWritesAndRemovesNothing) {
   EXPECT_EQ(*newestGeneration(directory), 5u);
   expectSays(take(bundle, 4, {40}).message(),
              {"generation 5 writes there, this run is generation 4"});
+}
+
+/// Of several starts that claim at the same time, at most one wins each generation, and the one
+/// with the newest claim may write.
+TEST_F(CheckpointTest, OneStartWinsEveryRace) {
+  constexpr uint64_t kRounds = 1000, kStarts = 4;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    std::vector<std::optional<Claim>> claims(kStarts);
+    std::vector<std::thread> starts;
+    starts.reserve(kStarts);
+    std::atomic<uint64_t> ready{0};
+    for (uint64_t i = 0; i < kStarts; ++i)
+      starts.emplace_back([&, i] {
+        QuickStorage storage;
+        ++ready;
+        while (ready < kStarts)
+          std::this_thread::yield();
+        // As starts do: one more than the newest. In some rounds one is ahead.
+        const uint64_t generation = *newestGeneration(directory) + 1 +
+                                    uint64_t(round % 3 == 0 && i == 0);
+        Result<Claim> claim = claimDirectory(storage, directory, generation);
+        if (!claim.failed())
+          claims[i] = *claim;
+      });
+    for (std::thread &start : starts)
+      start.join();
+    QuickStorage storage;
+    std::set<uint64_t> generations;
+    size_t mayWrite = 0;
+    for (const std::optional<Claim> &claim : claims)
+      if (claim) {
+        EXPECT_TRUE(generations.insert(claim->generation).second) << "round " << round;
+        mayWrite += !Fence(storage, directory, *claim).check();
+      }
+    ASSERT_EQ(mayWrite, 1u) << "round " << round;
+    ASSERT_EQ(*newestGeneration(directory), *generations.rbegin());
+  }
+  // Directories of earlier versions.
+  std::filesystem::remove_all(directory);
+  std::filesystem::create_directories(directory);
+  std::ofstream(directory + "/generation") << "7 0123abcd\n";
+  EXPECT_EQ(*newestGeneration(directory), 7u);
+  QuickStorage storage;
+  EXPECT_TRUE(claimDirectory(storage, directory, 7).failed());
+  EXPECT_FALSE(claimDirectory(storage, directory, 8).failed());
 }
 
 TEST_F(CheckpointTest, SeveralRanksAgree) {

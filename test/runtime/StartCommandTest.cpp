@@ -1,4 +1,4 @@
-#include "launch/StartCommand.h"
+#include "zorse/runtime/StartCommand.h"
 
 #include <gtest/gtest.h>
 

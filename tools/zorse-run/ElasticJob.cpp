@@ -1,7 +1,10 @@
 #include "ElasticJob.h"
 
+#include "NewestState.h"
+
 #include "zorse/Base/Format.h"
 #include "zorse/runtime/CheckpointFiles.h"
+#include "zorse/runtime/StartCommand.h"
 
 #include <nlohmann/json.hpp>
 
@@ -17,21 +20,12 @@
 
 using namespace zorse::run;
 using namespace zorse::runtime;
+using zorse::runtime::launching::startCommandLine;
 
 namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// Returns the newest complete checkpoint; "" if there is none.
-std::string newestCheckpoint(const std::string &directory) {
-  const Result<std::vector<CheckpointDirectory>> found = listCheckpoints(directory);
-  if (!found.failed())
-    for (const CheckpointDirectory &checkpoint : *found)
-      if (checkpoint.complete)
-        return checkpoint.name;
-  return "";
 }
 
 Membership::Options rulesOf(const Options &o) {
@@ -96,6 +90,30 @@ Status ElasticJob::prepare(LaunchOptions &launching) const {
   return Status::success();
 }
 
+void ElasticJob::removeMemoryOfOthers() const {
+  if (o.memoryInterval == 0 || o.startCommand.empty())
+    return;
+  const std::vector<std::string> all = nodesOf(namesOf(std::vector<bool>(members.size(), true))),
+                                 present = nodesOf(namesOf(members));
+  const std::set<std::string> remaining(present.begin(), present.end());
+  const std::string folder = memoryCheckpointFolder(o.memoryDirectory, o.checkpointDirectory);
+  std::vector<std::unique_ptr<BackgroundProcess>> processes;
+  for (const std::string &node : std::set<std::string>(all.begin(), all.end())) {
+    if (remaining.count(node))
+      continue;
+    Result<std::unique_ptr<BackgroundProcess>> started = BackgroundProcess::start(
+        {"/bin/sh", "-c", startCommandLine(o.startCommand, node, "/", {}, {"rm", "-rf", folder})},
+        "/dev/null", /*urgent=*/true);
+    if (!started.failed())
+      processes.push_back(std::move(*started));
+  }
+  constexpr double kSeconds = 10; // a node that is gone does not answer
+  const double end = now() + kSeconds;
+  for (const std::unique_ptr<BackgroundProcess> &process : processes)
+    while (!process->poll() && now() < end)
+      ::usleep(10000);
+}
+
 DeviceNames ElasticJob::excludedBy(const std::vector<bool> &taking) const {
   DeviceNames excluded;
   for (size_t d = 0; d < taking.size(); ++d)
@@ -124,6 +142,10 @@ std::vector<std::string> ElasticJob::nodesOf(const std::vector<std::string> &dev
 /// Compiles the bundles for the loss of each device, sequentially.
 void ElasticJob::prepareStandby() {
   if (countOf(members) <= std::max<size_t>(o.minDevices, 1))
+    return;
+  // The compiler would slow down the first steps after a change.
+  constexpr double kSeconds = 3;
+  if (now() < startedAt + kSeconds && describeProgress(o.checkpointDirectory) == progressAtStart)
     return;
   for (size_t d = 0; d < members.size(); ++d) {
     if (!members[d])
@@ -176,10 +198,10 @@ bool ElasticJob::shouldStop() {
 void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
   if (!outcome.failed)
     return;
-  const std::string checkpoint = newestCheckpoint(o.checkpointDirectory);
-  if (checkpoint != newest)
+  const std::string now = describeProgress(o.checkpointDirectory);
+  if (now != progress)
     membership.progressed();
-  newest = checkpoint;
+  progress = now;
   // The ranks of a node that is gone cannot end.
   std::set<uint32_t> failing(outcome.lost.begin(), outcome.lost.end());
   failing.insert(outcome.rank);
@@ -222,12 +244,12 @@ std::string ElasticJob::changeText(const LaunchOutcome &outcome, const DeviceNam
 
 std::string ElasticJob::describeStart(const LaunchOutcome &outcome, const DeviceNames &left,
                                       const DeviceNames &joined) const {
-  const std::string checkpoint = newestCheckpoint(o.checkpointDirectory);
+  const std::string from = newestState(o);
   return "zorse-run: " + (outcome.failed ? outcome.why + "; " : "") +
          (left.empty() ? "" : "without " + listed(left) + ", ") +
          (joined.empty() ? "" : "with " + listed(joined) + " again, ") + "going on with " +
          countText(countOf(members), members.size()) + " from " +
-         (checkpoint.empty() ? "the beginning" : "checkpoint " + checkpoint);
+         (from.empty() ? "the beginning" : from);
 }
 
 Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome,
@@ -236,6 +258,8 @@ Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome,
   const DeviceNames before = excludedBy(members);
   members = wanted;
   current = path;
+  startedAt = now();
+  progressAtStart = describeProgress(o.checkpointDirectory);
   waitingSince.reset();
   launching.deviceNames = namesOf(members);
   launching.worldSize = launching.localRanks = static_cast<uint32_t>(launching.deviceNames.size());

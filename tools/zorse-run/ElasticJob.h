@@ -24,6 +24,10 @@ public:
   /// which nodes its devices are.
   runtime::Status prepare(runtime::LaunchOptions &launching) const;
 
+  /// After the end of the job: removes the checkpoints in memory of nodes that do not take part any
+  /// more.
+  void removeMemoryOfOthers() const;
+
   bool shouldStop() override;
   Next next(const runtime::LaunchOutcome &outcome, runtime::LaunchOptions &launching) override;
 
@@ -52,7 +56,9 @@ private:
   std::string current;                ///< path of its bundle
   std::optional<uint64_t> endedStart; ///< last start whose end was taken into account
   double endedAt = 0;                 ///< time of that
-  std::string newest;                 ///< newest checkpoint at the last failure
+  std::string progress;               ///< describeProgress at the last failure
+  double startedAt = 0;               ///< last change
+  std::string progressAtStart;        ///< describeProgress then
   std::optional<double> waitingSince; ///< too few devices since then
 };
 

@@ -44,6 +44,9 @@ struct Options {
   // snapshots
   std::string checkpointDirectory;
   uint64_t saveInterval = 0, saveTotalLimit = 2;
+  uint64_t memoryInterval = 0; ///< steps between checkpoints in memory; 0: none
+  std::string memoryDirectory = "/dev/shm";
+  bool replicateMemory = false;
   bool resume = false, allowChange = false;
 
   // processes

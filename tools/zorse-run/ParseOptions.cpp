@@ -140,6 +140,21 @@ void addCheckpointOptions(CLI::App &app, Options &o) {
       ->capture_default_str()
       ->check(CLI::Range(1, 1 << 20))
       ->group(checkpoints);
+  app.add_option("--memory-checkpoint-interval", o.memoryInterval,
+                 "steps between checkpoints in memory, from which --elastic, --max-restarts and "
+                 "--resume go on after processes have failed; they need twice the bytes of the "
+                 "state. 0: none")
+      ->check(wholeNumber())
+      ->capture_default_str()
+      ->group(checkpoints);
+  app.add_option("--memory-checkpoint-dir", o.memoryDirectory,
+                 "folder on a memory file system of each node, for checkpoints in memory")
+      ->capture_default_str()
+      ->group(checkpoints);
+  app.add_flag("--replicate-memory-checkpoints", o.replicateMemory,
+               "copy checkpoints in memory to a second node, so that they survive the loss of the "
+               "first one; they then need four times the bytes of the state")
+      ->group(checkpoints);
   app.add_flag(
          "--resume", o.resume,
          "resume from the newest valid checkpoint, or start from the beginning if there is none")
@@ -399,9 +414,16 @@ bool checkTogether(const CLI::App &app, const Options &o) {
     fprintf(stderr, "error: --eval-interval needs --eval-data, the data to evaluate on\n");
     return false;
   }
-  if (o.checkpointDirectory.empty() && (o.saveInterval > 0 || o.resume)) {
+  if (o.checkpointDirectory.empty() && (o.saveInterval > 0 || o.resume || o.memoryInterval > 0)) {
     fprintf(stderr, "error: %s needs --checkpoint-dir DIR, the directory of the checkpoints\n",
-            o.resume ? "--resume" : "--save-interval");
+            o.resume             ? "--resume"
+            : o.saveInterval > 0 ? "--save-interval"
+                                 : "--memory-checkpoint-interval");
+    return false;
+  }
+  if (o.replicateMemory && o.memoryInterval == 0) {
+    fprintf(stderr, "error: --replicate-memory-checkpoints needs --memory-checkpoint-interval N, "
+                    "the steps between checkpoints in memory\n");
     return false;
   }
   if (o.heartbeatTimeoutSeconds < 2 * o.heartbeatSeconds) {

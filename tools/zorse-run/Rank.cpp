@@ -101,6 +101,7 @@ public:
     process.output = output.get();
     process.resume = o.resume || environment.attempt > 0;
     process.fingerprint = fingerprint;
+    process.memoryPeers = memoryPeers;
     process.makeDevices = [this](const std::vector<double> &shares) { return makeDevices(shares); };
     process.failed = [this](const Error &error) { failed(error); };
     process.reportToAll = std::any_of(
@@ -161,6 +162,8 @@ private:
     if (Status status = checkHardware(*bundle, all, &note); status.failed())
       return status;
     ordinal = all[environment.rank].ordinal;
+    if (Status status = prepareMemoryPeers(all); status.failed())
+      return status;
     threadsHere = 0;
     for (size_t rank = 0; rank < all.size(); ++rank)
       if (all[rank].host == all[environment.rank].host)
@@ -178,6 +181,19 @@ private:
                hosts.size(), hosts.size() == 1 ? "" : "s", environment.source.c_str(),
                (unsigned long long)member->generation());
     }
+    return Status::success();
+  }
+
+  /// Ranks of one host share the checkpoints in its memory; those of other hosts need a server.
+  Status prepareMemoryPeers(const std::vector<RankHardware> &all) {
+    if (o.memoryInterval == 0 ||
+        std::all_of(all.begin(), all.end(),
+                    [&](const RankHardware &other) { return other.host == all.front().host; }))
+      return Status::success();
+    Result<std::string> address = rankAddress(environment, o.listen);
+    if (address.failed())
+      return address.error();
+    memoryPeers = {*address, key.secret, o.heartbeatTimeoutSeconds, o.replicateMemory};
     return Status::success();
   }
 
@@ -371,6 +387,7 @@ private:
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Member> member;
   std::atomic<bool> met = false; // all ranks have joined
+  CheckpointOptions::Peers memoryPeers;
   int threadsHere = 1;
   int ordinal = 0; ///< index of the device's hardware unit on this host
   Turns turns;

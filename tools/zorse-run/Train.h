@@ -3,6 +3,7 @@
 
 #include "Options.h"
 
+#include "zorse/runtime/Checkpoint.h"
 #include "zorse/runtime/Control.h"
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/ProcessGroup.h"
@@ -25,6 +26,7 @@ struct ProcessContext {
   JobOutput *output = nullptr; ///< output of the whole job; set on rank 0 or if this is the only
                                ///< process
   bool resume = false;
+  runtime::CheckpointOptions::Peers memoryPeers;
   std::string fingerprint;    ///< fingerprint of the training data
   bool reportToAll = false;   ///< some rank has no work and follows the reports
   std::function<void()> pace; ///< TrainingRun.pace of a rank without work

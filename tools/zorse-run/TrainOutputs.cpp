@@ -103,7 +103,7 @@ Status LocalTrainer::finish() {
     return first ? Status(*first) : Status(met.error());
   if (!process.output) {
     keepFirst(first, waitForOutputs());
-    return first ? Status(*first) : Status::success();
+    return end(first);
   }
 
   process.output->drain();
@@ -121,6 +121,12 @@ Status LocalTrainer::finish() {
     sayEvaluation();
   removeParts();
   keepFirst(first, waitForOutputs());
+  return end(first);
+}
+
+Status LocalTrainer::end(const std::optional<Error> &first) {
+  if (!first && checkpoints)
+    checkpoints->removeMemory();
   return first ? Status(*first) : Status::success();
 }
 

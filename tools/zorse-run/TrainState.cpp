@@ -55,6 +55,9 @@ Status LocalTrainer::restore() {
   options.directory = o.checkpointDirectory;
   options.every = o.saveInterval;
   options.keep = o.saveTotalLimit;
+  options.memoryDirectory = o.memoryInterval > 0 ? o.memoryDirectory : "";
+  options.memoryEvery = o.memoryInterval;
+  options.memoryPeers = process.memoryPeers;
   options.resuming = process.resume;
   if (Status status = openCheckpoints(options, process.group); status.failed() || !process.resume)
     return status;
@@ -74,7 +77,7 @@ Status LocalTrainer::restore() {
   stepsDone = (*resumed)->step;
   if (process.output && !o.quiet)
     printf("resumed after step %llu from %s\n", (unsigned long long)(*resumed)->step,
-           (*resumed)->path.c_str());
+           (*resumed)->path.empty() ? "memory" : (*resumed)->path.c_str());
   return Status::success();
 }
 
@@ -87,6 +90,10 @@ Status LocalTrainer::loadInitial(Initial initial) {
 }
 
 bool LocalTrainer::hasCheckpoint() const {
+  if (o.memoryInterval > 0)
+    if (const auto memory = findMemoryCheckpoints(o.memoryDirectory, o.checkpointDirectory);
+        memory && memory->bytes > 0)
+      return true;
   Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
   return !directories.failed() &&
          std::any_of(directories->begin(), directories->end(),

@@ -3,6 +3,7 @@
 #include "DirectTransfers.h"
 #include "ElasticJob.h"
 #include "JobOutput.h"
+#include "NewestState.h"
 #include "Options.h"
 #include "Rank.h"
 #include "Signals.h"
@@ -160,14 +161,7 @@ Result<int> runLauncher(const Options &o, int argc, char **argv,
     launching.key = randomJobKey();
   }
   if (!o.checkpointDirectory.empty())
-    launching.startsFrom = [&o]() -> std::string {
-      Result<std::vector<CheckpointDirectory>> directories = listCheckpoints(o.checkpointDirectory);
-      for (const CheckpointDirectory &directory :
-           directories.failed() ? std::vector<CheckpointDirectory>() : *directories)
-        if (directory.complete)
-          return "checkpoint " + directory.name;
-      return {};
-    };
+    launching.startsFrom = [&o] { return newestState(o); };
   launching.nextGeneration = [&o, last = uint64_t(0)]() mutable {
     uint64_t newest = 0;
     if (!o.checkpointDirectory.empty())
@@ -181,7 +175,12 @@ Result<int> runLauncher(const Options &o, int argc, char **argv,
     if (Status status = elastic->prepare(launching); status.failed())
       return status.error();
   }
-  return launch(launching);
+  Result<int> code = launch(launching);
+  if (code.failed() || *code != 0)
+    describeMemoryLeft(o);
+  else if (elastic)
+    elastic->removeMemoryOfOthers();
+  return code;
 }
 
 /// In a rank of an elastic job: takes the bundle of the devices that take part now.

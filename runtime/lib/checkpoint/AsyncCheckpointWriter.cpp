@@ -240,7 +240,7 @@ void AsyncCheckpointWriter::copy(DeviceCopyWorker &local) {
                                                // training
     double seconds = secondsSince(begin);
     if (job->release)
-      context_.executor.releaseState(local.state.layout().device);
+      context_.release(local.state.layout().device);
     lock.lock();
     job->copied[local.position] = true;
     job->copySeconds = std::max(job->copySeconds, seconds);
@@ -332,23 +332,18 @@ void AsyncCheckpointWriter::withdraw(const std::string &directory) {
 std::optional<CheckpointError>
 AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
                               const std::vector<Acknowledgement> &acknowledgements) {
-  const Bundle &bundle = context_.bundle;
-  if (layouts_.empty())
-    for (uint32_t device = 0; device < bundle.programs.size(); ++device)
-      layouts_.push_back(layoutOf(bundle, device));
-  CheckpointIndex index;
+  if (!layout_)
+    layout_ = indexOf(context_.bundle, context_.runConfig);
+  CheckpointIndex index = *layout_;
   index.step = job.step;
   index.generation = context_.fence.generation();
   {
     std::lock_guard<std::mutex> lock(mutex_);
-    index.consumedSamples = startSamples_ + (job.step - startStep_) * uint64_t(bundle.samples());
+    index.consumedSamples = startSamples_ +
+                            (job.step - startStep_) * uint64_t(context_.bundle.samples());
   }
-  index.precision = bundle.precision;
-  index.runConfig = context_.runConfig;
-  index.hub = bundle.hub;
-  index.parameters = checkpointParameters(bundle);
 
-  std::map<uint32_t, const Acknowledgement::File *> files;
+  std::map<std::string, const Acknowledgement::File *> files; // by device
   std::optional<abi::OptimizerStep> optimizerStep;
   for (const Acknowledgement &acknowledgement : acknowledgements) {
     for (const Acknowledgement::File &file : acknowledgement.files) {
@@ -357,7 +352,8 @@ AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
                                describe(*optimizerStep) + ", and " + describe(*file.optimizerStep)};
       if (file.optimizerStep)
         optimizerStep = file.optimizerStep;
-      files[file.device] = &file;
+      if (file.device < context_.bundle.devices.size())
+        files[context_.bundle.devices[file.device].name] = &file;
     }
     for (const auto &[parameter, hash] : acknowledgement.frozen)
       if (auto [known, isNew] = frozen_.emplace(parameter, hash);
@@ -370,23 +366,13 @@ AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
     if (parameter < index.parameters.size())
       index.parameters[parameter].hash = hash;
 
-  for (const DeviceLayout &layout : layouts_) {
-    if (layout.slices.empty())
-      continue;
-    auto found = files.find(layout.device);
-    if (found == files.end() || found->second->sums.slices.size() != layout.slices.size())
-      return CheckpointError{"no rank has acknowledged the file of device " +
-                             bundle.devices[layout.device].name};
-    CheckpointFile file;
-    file.name = layout.name;
-    file.device = bundle.devices[layout.device].name;
-    file.bytes = layout.fileBytes;
-    file.headerBytes = layout.headerBytes();
+  for (CheckpointFile &file : index.files) {
+    auto found = files.find(file.device);
+    if (found == files.end() || found->second->sums.slices.size() != file.shards.size())
+      return CheckpointError{"no rank has acknowledged the file of device " + file.device};
     file.headerHash = found->second->sums.header;
-    for (size_t s = 0; s < layout.slices.size(); ++s) {
-      file.shards.push_back(layout.slices[s].slice);
-      file.shards.back().hash = found->second->sums.slices[s];
-    }
+    for (size_t s = 0; s < file.shards.size(); ++s)
+      file.shards[s].hash = found->second->sums.slices[s];
     // The files of other ranks must be visible on rank 0.
     std::string path = directory + "/" + file.name;
     int handle = -1;
@@ -401,7 +387,6 @@ AsyncCheckpointWriter::commit(const Job &job, const std::string &directory,
                                          "; expected a directory that all ranks share"
                                    : path + ": rank 0 sees " + std::to_string(bytes) +
                                          " bytes of " + std::to_string(file.bytes)};
-    index.files.push_back(std::move(file));
   }
 
   std::string text = writeCheckpointIndex(index), path = directory + "/" + kIndexName;

@@ -28,6 +28,7 @@ struct AsyncCheckpointWriterContext {
   RunConfig runConfig;
   std::shared_ptr<CheckpointStorage> storage;
   Fence fence;
+  std::function<void(uint32_t device)> release; ///< the device's state has been copied
 };
 
 /// Hashes of the current values of some devices' frozen parameters.
@@ -79,8 +80,7 @@ private:
 
   std::map<uint32_t, uint64_t> frozen_; ///< rank 0: hashes of all ranks; used only by the writer
   bool frozenSaid_ = false;
-  std::vector<DeviceLayout> layouts_; ///< rank 0: layouts of all devices, computed for the first
-                                      ///< index
+  std::optional<CheckpointIndex> layout_; ///< rank 0: computed for the first index
 
   mutable std::mutex mutex_; ///< guards the members below
   std::condition_variable changed_;

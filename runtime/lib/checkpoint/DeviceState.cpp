@@ -33,15 +33,12 @@ Result<DeviceState> DeviceState::create(const Executor &executor, DeviceLayout l
     (void)::madvise(address, bytes, MADV_HUGEPAGE);
     std::memset(address, 0, bytes);
   }
-  int cores = int(std::max(1u, std::thread::hardware_concurrency()));
-  state.threads_ = int(std::clamp<uint64_t>(bytes / kBytesPerThread, 1,
-                                            uint64_t(std::clamp(cores / 4, 1, kMaxThreads))));
   return state;
 }
 
 DeviceState::DeviceState(DeviceState &&other) noexcept
     : executor_(other.executor_), layout_(std::move(other.layout_)), data_(other.data_),
-      mapped_(other.mapped_), threads_(other.threads_), optimizerStep_(other.optimizerStep_) {
+      mapped_(other.mapped_), optimizerStep_(other.optimizerStep_) {
   other.data_ = nullptr;
 }
 
@@ -50,15 +47,19 @@ DeviceState::~DeviceState() {
     ::munmap(data_, mapped_);
 }
 
-Status DeviceState::copy() {
+Status zorse::runtime::copyDeviceState(const Executor &executor, const DeviceLayout &layout,
+                                       std::byte *target, abi::OptimizerStep &optimizerStep) {
+  const int cores = int(std::max(1u, std::thread::hardware_concurrency()));
+  const auto threads = std::clamp<uint64_t>(layout.stateBytes / kBytesPerThread, 1,
+                                            uint64_t(std::clamp(cores / 4, 1, kMaxThreads)));
   std::atomic<size_t> next{0};
   std::mutex mutex;
   Status failure;
   auto work = [&] {
-    for (size_t i; (i = next.fetch_add(1)) < layout_.slices.size();) {
-      const ShardLayout &laid = layout_.slices[i];
-      if (Status status = executor_->read(layout_.device, laid.region, 0, data_ + laid.fileOffset,
-                                          laid.slice.bytes());
+    for (size_t i; (i = next.fetch_add(1)) < layout.slices.size();) {
+      const ShardLayout &laid = layout.slices[i];
+      if (Status status = executor.read(layout.device, laid.region, 0, target + laid.fileOffset,
+                                        laid.slice.bytes());
           status.failed()) {
         std::lock_guard<std::mutex> lock(mutex);
         failure = status;
@@ -66,14 +67,14 @@ Status DeviceState::copy() {
     }
   };
   std::vector<std::thread> helpers;
-  for (int i = 1; i < threads_; ++i)
+  for (uint64_t i = 1; i < threads; ++i)
     helpers.emplace_back(work);
   work();
   for (std::thread &helper : helpers)
     helper.join();
-  if (layout_.optimizerStep && failure.succeeded())
+  if (layout.optimizerStep && failure.succeeded())
     failure =
-        executor_->read(layout_.device, *layout_.optimizerStep, 0, &optimizerStep_,
-                        std::min<uint64_t>(layout_.optimizerStep->bytes(), sizeof optimizerStep_));
+        executor.read(layout.device, *layout.optimizerStep, 0, &optimizerStep,
+                      std::min<uint64_t>(layout.optimizerStep->bytes(), sizeof optimizerStep));
   return failure;
 }

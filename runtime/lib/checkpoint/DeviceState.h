@@ -5,6 +5,11 @@
 
 namespace zorse::runtime {
 
+/// Copies a device's state at memory bandwidth, with several threads if it is large.
+/// \param target  layout.stateBytes bytes
+Status copyDeviceState(const Executor &executor, const DeviceLayout &layout, std::byte *target,
+                       abi::OptimizerStep &optimizerStep);
+
 class DeviceState {
 public:
   /// Allocates the memory of the copy and touches it, so that the first copy is as fast as the
@@ -16,8 +21,7 @@ public:
 
   const DeviceLayout &layout() const { return layout_; }
 
-  /// Copies the state at memory bandwidth; uses several threads if the state is large.
-  Status copy();
+  Status copy() { return copyDeviceState(*executor_, layout_, data_, optimizerStep_); }
 
   const std::byte *data() const { return data_; }
   const abi::OptimizerStep &optimizerStep() const { return optimizerStep_; }
@@ -30,7 +34,6 @@ private:
   DeviceLayout layout_;
   std::byte *data_ = nullptr;
   size_t mapped_ = 0;
-  int threads_ = 1;
   abi::OptimizerStep optimizerStep_ = {};
 };
 

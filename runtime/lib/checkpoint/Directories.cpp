@@ -8,6 +8,8 @@ using namespace zorse::runtime;
 
 namespace {
 
+constexpr const char *kProgressName = "memory-progress";
+
 bool parseName(const std::string &name, CheckpointDirectory &out) {
   auto digits = [&](size_t &at, uint64_t &value, size_t max) {
     size_t begin = at;
@@ -69,6 +71,32 @@ Result<std::vector<CheckpointDirectory>>
 zorse::runtime::listCheckpoints(const std::string &directory) {
   CheckpointStorage storage;
   return listCheckpoints(storage, directory);
+}
+
+void zorse::runtime::noteProgress(CheckpointStorage &storage, const std::string &directory,
+                                  uint64_t generation, uint64_t step) {
+  const std::string path = directory + "/" + kProgressName, draft = path + kDraftSuffix,
+                    text = std::to_string(generation) + " " + std::to_string(step) + "\n";
+  int handle = -1;
+  if (storage.create(draft, handle))
+    return; // a failing disk is reported by checkpoints
+  const int cause =
+      storage.write(handle, reinterpret_cast<const std::byte *>(text.data()), text.size());
+  if (!storage.close(handle) && !cause)
+    (void)storage.rename(draft, path);
+}
+
+std::string zorse::runtime::describeProgress(const std::string &directory) {
+  const std::shared_ptr<CheckpointStorage> storage = makePosixStorage();
+  std::string text;
+  constexpr size_t kLargest = 4096;
+  (void)readWhole(*storage, directory + "/" + kProgressName, kLargest, text);
+  const Result<std::vector<CheckpointDirectory>> found = listCheckpoints(*storage, directory);
+  if (!found.failed())
+    for (const CheckpointDirectory &checkpoint : *found)
+      if (checkpoint.complete)
+        return text + checkpoint.name;
+  return text;
 }
 
 std::optional<CheckpointError> zorse::runtime::removeCheckpoint(const Fence &fence,

@@ -28,4 +28,9 @@ std::optional<CheckpointError> removeOldCheckpoints(const Fence &fence, const st
                                                     uint64_t keep,
                                                     const std::set<std::string> &damaged);
 
+/// Notes that this start of the job has progressed: its first checkpoint in memory is committed.
+/// describeProgress reads it.
+void noteProgress(CheckpointStorage &storage, const std::string &directory, uint64_t generation,
+                  uint64_t step);
+
 } // namespace zorse::runtime

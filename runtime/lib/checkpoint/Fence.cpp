@@ -2,20 +2,48 @@
 
 #include "zorse/runtime/Checkpoint.h"
 
+#include <algorithm>
 #include <cerrno>
-#include <functional>
 #include <random>
+#include <vector>
 
 using namespace zorse::runtime;
 
 namespace {
 
-constexpr size_t kLargestToken = 128;
+constexpr size_t kLargestClaim = 128;
+constexpr size_t kDigits = 19; ///< of the largest generation
 
-std::string tokenPath(const std::string &directory) { return directory + "/generation"; }
+std::string claimsPath(const std::string &directory) { return directory + "/claims"; }
 
-std::string textOf(const FencingToken &token) {
-  return std::to_string(token.generation) + " " + token.ownerId + "\n";
+std::string claimPath(const std::string &directory, uint64_t generation) {
+  char name[32];
+  std::snprintf(name, sizeof name, "/%08llu", (unsigned long long)generation);
+  return claimsPath(directory) + name;
+}
+
+/// Parses decimal digits; 0 if the text is something else.
+uint64_t numberOf(const std::string &text) {
+  if (text.empty() || text.size() > kDigits ||
+      text.find_first_not_of("0123456789") != std::string::npos)
+    return 0;
+  return std::stoull(text);
+}
+
+/// The generation in DIR/generation, which earlier versions replaced at every start; 0: none.
+Result<uint64_t> earlierVersion(CheckpointStorage &storage, const std::string &directory) {
+  const std::string path = directory + "/generation";
+  std::string text;
+  const int cause = readWhole(storage, path, kLargestClaim, text);
+  if (cause == ENOENT || cause == ENOTDIR)
+    return uint64_t(0);
+  if (cause)
+    return userError(cannot(path, "read", cause));
+  const uint64_t generation = numberOf(text.substr(0, text.find_first_of(" \n")));
+  if (generation == 0)
+    return userError(path + ": expects the number of a generation, got something else; if no run "
+                            "writes here, remove the file");
+  return generation;
 }
 
 std::string superseded(const std::string &directory, uint64_t by, uint64_t mine) {
@@ -31,103 +59,121 @@ std::string randomOwnerId() {
   return text;
 }
 
-} // namespace
-
-Result<std::optional<FencingToken>> zorse::runtime::readToken(CheckpointStorage &storage,
-                                                              const std::string &directory) {
-  std::string path = tokenPath(directory), text;
-  int cause = readWhole(storage, path, kLargestToken, text);
-  if (cause == ENOENT || cause == ENOTDIR)
-    return std::optional<FencingToken>();
-  if (cause)
-    return userError(cannot(path, "read", cause));
-  FencingToken token;
-  size_t at = 0;
-  for (; at < text.size() && text[at] >= '0' && text[at] <= '9' && at < 19; ++at)
-    token.generation = token.generation * 10 + uint64_t(text[at] - '0');
-  bool good = at > 0 && at < text.size() && (text[at] == ' ' || text[at] == '\n');
-  if (good && text[at] == ' ')
-    for (++at; at < text.size() &&
-               ((text[at] >= '0' && text[at] <= '9') || (text[at] >= 'a' && text[at] <= 'f'));
-         ++at)
-      token.ownerId += text[at];
-  if (!good || at + 1 != text.size() || text[at] != '\n')
-    return userError(path + ": expects the number of a generation, got something else; if no run "
-                            "writes here, remove the file");
-  return std::optional<FencingToken>(token);
+Error taken(const std::string &directory, uint64_t by, uint64_t mine) {
+  return userError(directory + ": generation " + std::to_string(by) +
+                   " writes there, this run is generation " + std::to_string(mine) +
+                   ": a newer run has taken over, or one of the same number; stop one of them");
 }
 
-/// Writes a draft and renames it; `ready` is called before the rename. The draft's name is random,
-/// because several ranks may write the same token.
-static Status putToken(CheckpointStorage &storage, const std::string &directory,
-                       const FencingToken &token, const std::function<Status()> &ready) {
-  std::string draft = tokenPath(directory) + ".writing." + randomOwnerId(), text = textOf(token);
+/// Creates a claim with its content. Returns an errno value, EEXIST if there is one.
+int create(CheckpointStorage &storage, const std::string &path, const std::string &text) {
   int handle = -1;
-  if (int cause = storage.create(draft, handle))
-    return userError(cannot(draft, "written", cause));
-  int cause = storage.write(handle, reinterpret_cast<const std::byte *>(text.data()), text.size());
+  int cause = storage.createExclusive(path, handle);
+  if (cause)
+    return cause;
+  cause = storage.write(handle, reinterpret_cast<const std::byte *>(text.data()), text.size());
   if (!cause)
     cause = storage.sync(handle);
-  if (int closing = storage.close(handle); !cause)
+  if (const int closing = storage.close(handle); !cause)
     cause = closing;
-  Status status = cause ? Status(userError(cannot(draft, "written", cause))) : ready();
-  if (status.succeeded())
-    if (int renaming = storage.rename(draft, tokenPath(directory)))
-      status = userError(cannot(tokenPath(directory), "written", renaming));
-  if (status.succeeded())
-    if (int syncing = storage.syncDirectory(directory))
-      status = userError(cannot(directory, "written", syncing));
-  if (status.failed())
-    storage.remove(draft);
-  return status;
+  if (cause)
+    storage.remove(path);
+  return cause;
 }
 
-Result<FencingToken> zorse::runtime::takeOwnership(CheckpointStorage &storage,
-                                                   const std::string &directory,
-                                                   uint64_t generation) {
-  if (int cause = storage.makeDirectory(directory))
+/// All claims, ascending.
+int listClaims(CheckpointStorage &storage, const std::string &directory,
+               std::vector<uint64_t> &claims) {
+  std::vector<std::string> names;
+  const int cause = storage.list(claimsPath(directory), names);
+  if (cause)
+    return cause == ENOENT || cause == ENOTDIR ? 0 : cause;
+  for (const std::string &name : names)
+    if (const uint64_t generation = numberOf(name); generation > 0)
+      claims.push_back(generation);
+  std::sort(claims.begin(), claims.end());
+  return 0;
+}
+
+} // namespace
+
+Result<std::optional<Claim>> zorse::runtime::newestClaim(CheckpointStorage &storage,
+                                                         const std::string &directory) {
+  Result<uint64_t> earlier = earlierVersion(storage, directory);
+  if (earlier.failed())
+    return earlier.error();
+  std::vector<uint64_t> claims;
+  if (const int cause = listClaims(storage, directory, claims))
+    return userError(cannot(claimsPath(directory), "read", cause));
+  Claim newest;
+  newest.generation = std::max(*earlier, claims.empty() ? 0 : claims.back());
+  if (newest.generation == 0)
+    return std::optional<Claim>();
+  if (newest.generation > *earlier) {
+    // Empty for a moment: its owner has created it and not written it yet.
+    const std::string path = claimPath(directory, newest.generation);
+    const int cause = readWhole(storage, path, kLargestClaim, newest.ownerId);
+    if (cause && cause != ENOENT) // a newer claim may have removed it
+      return userError(cannot(path, "read", cause));
+    if (!newest.ownerId.empty() && newest.ownerId.back() == '\n')
+      newest.ownerId.pop_back();
+  }
+  return std::optional<Claim>(newest);
+}
+
+Result<Claim> zorse::runtime::claimDirectory(CheckpointStorage &storage,
+                                             const std::string &directory, uint64_t generation) {
+  const std::string claims = claimsPath(directory), path = claimPath(directory, generation);
+  if (const int cause = storage.makeDirectory(claims))
     return userError(cannot(directory, "made", cause));
-  auto claimed = [&]() -> Status {
-    Result<std::optional<FencingToken>> there = readToken(storage, directory);
-    if (there.failed())
-      return there.error();
-    if (*there && (*there)->generation >= generation)
-      return userError(directory + ": generation " + std::to_string((*there)->generation) +
-                       " writes there, this run is generation " + std::to_string(generation) +
-                       ": a newer run has taken over, or one of the same number; stop one of them");
-    return Status::success();
+  auto allBefore = [&](uint64_t bound) -> Status {
+    Result<std::optional<Claim>> newest = newestClaim(storage, directory);
+    if (newest.failed())
+      return newest.error();
+    return *newest && (*newest)->generation >= bound
+               ? Status(taken(directory, (*newest)->generation, generation))
+               : Status::success();
   };
-  FencingToken mine = {generation, randomOwnerId()};
-  if (Status status = claimed(); status.failed())
-    return status;
-  if (Status status = putToken(storage, directory, mine, claimed); status.failed())
-    return status;
+  if (Status status = allBefore(generation); status.failed())
+    return status.error();
+  const Claim mine = {generation, randomOwnerId()};
+  const int cause = create(storage, path, mine.ownerId + "\n");
+  if (cause == EEXIST)
+    return taken(directory, generation, generation);
+  if (cause)
+    return userError(cannot(path, "written", cause));
+  if (const int syncing = storage.syncDirectory(claims))
+    return userError(cannot(claims, "written", syncing));
+  if (Status status = allBefore(generation + 1); status.failed()) { // another start has claimed it
+    storage.remove(path);
+    return status.error();
+  }
+  std::vector<uint64_t> all;
+  (void)listClaims(storage, directory, all);
+  for (const uint64_t older : all)
+    if (older < generation)
+      storage.remove(claimPath(directory, older));
   return mine;
 }
 
 std::optional<CheckpointError> Fence::check() const {
-  Result<std::optional<FencingToken>> there = readToken(storage_, directory_);
-  if (there.failed())
-    return CheckpointError{there.message()};
-  if (!*there)
-    return CheckpointError{tokenPath(directory_) + ": is gone"};
-  if ((*there)->generation == mine_.generation && (*there)->ownerId == mine_.ownerId)
+  Result<std::optional<Claim>> newest = newestClaim(storage_, directory_);
+  if (newest.failed())
+    return CheckpointError{newest.message()};
+  if (!*newest || (*newest)->generation < mine_.generation)
+    return CheckpointError{claimPath(directory_, mine_.generation) + ": is gone"};
+  if ((*newest)->generation == mine_.generation && (*newest)->ownerId == mine_.ownerId)
     return std::nullopt;
-  if ((*there)->generation < mine_.generation) {
-    if (Status status = putToken(storage_, directory_, mine_, Status::success); status.failed())
-      return CheckpointError{status.message()};
-    return std::nullopt;
-  }
-  return CheckpointError{superseded(directory_, (*there)->generation, mine_.generation), true,
-                         (*there)->generation > mine_.generation};
+  return CheckpointError{superseded(directory_, (*newest)->generation, mine_.generation), true,
+                         (*newest)->generation > mine_.generation};
 }
 
 Result<uint64_t> zorse::runtime::newestGeneration(const std::string &directory) {
   CheckpointStorage storage;
-  Result<std::optional<FencingToken>> token = readToken(storage, directory);
-  if (token.failed())
-    return token.error();
-  return *token ? (*token)->generation : uint64_t(0);
+  Result<std::optional<Claim>> newest = newestClaim(storage, directory);
+  if (newest.failed())
+    return newest.error();
+  return *newest ? (*newest)->generation : uint64_t(0);
 }
 
 Status zorse::runtime::checkFence(const std::string &directory, uint64_t generation) {

@@ -1,5 +1,10 @@
-// The fencing token DIR/generation: "GENERATION CLAIM". The claim is a random number that
-// distinguishes two runs with the same generation.
+// Who may write into a checkpoint directory: the start of the job with the newest claim.
+//
+//   DIR/claims/00000007    the claim of generation 7; created once, and never changed. It contains
+//                          a random number, by which ranks notice that they see other directories
+//
+// Creation is atomic, so of several starts with the same number one wins. An older start that was
+// suspended cannot take the directory back: claims only grow.
 #pragma once
 
 #include "Storage.h"
@@ -10,19 +15,18 @@
 
 namespace zorse::runtime {
 
-struct FencingToken {
+struct Claim {
   uint64_t generation = 0;
   std::string ownerId;
 };
 
-/// Returns nullopt if there is no token.
-Result<std::optional<FencingToken>> readToken(CheckpointStorage &storage,
-                                              const std::string &directory);
+/// Returns the newest claim; nullopt if there is none.
+Result<std::optional<Claim>> newestClaim(CheckpointStorage &storage, const std::string &directory);
 
-/// Creates the directory and writes a token of `generation`, which must be newer than the existing
-/// token.
-Result<FencingToken> takeOwnership(CheckpointStorage &storage, const std::string &directory,
-                                   uint64_t generation);
+/// Creates the directory and claims it for `generation`, which must be newer than all claims.
+/// Removes older claims.
+Result<Claim> claimDirectory(CheckpointStorage &storage, const std::string &directory,
+                             uint64_t generation);
 
 /// Why something was not written.
 struct CheckpointError {
@@ -37,12 +41,11 @@ struct CheckpointError {
 /// therefore check again afterwards and undo the change.
 class Fence {
 public:
-  Fence(CheckpointStorage &storage, std::string directory, FencingToken mine)
+  Fence(CheckpointStorage &storage, std::string directory, Claim mine)
       : storage_(storage), directory_(std::move(directory)), mine_(std::move(mine)) {}
 
   /// Returns nullopt if the directory belongs to this run. Otherwise the run is superseded, or the
-  /// token cannot be read. A token of an older generation, which an older run wrote late, is
-  /// replaced.
+  /// claims cannot be read.
   std::optional<CheckpointError> check() const;
 
   const std::string &directory() const { return directory_; }
@@ -52,7 +55,7 @@ public:
 private:
   CheckpointStorage &storage_;
   std::string directory_;
-  FencingToken mine_;
+  Claim mine_;
 };
 
 } // namespace zorse::runtime

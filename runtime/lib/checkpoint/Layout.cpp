@@ -233,6 +233,28 @@ std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bund
   return out;
 }
 
+CheckpointIndex zorse::runtime::indexOf(const Bundle &bundle, const RunConfig &runConfig) {
+  CheckpointIndex index;
+  index.precision = bundle.precision;
+  index.runConfig = runConfig;
+  index.hub = bundle.hub;
+  index.parameters = checkpointParameters(bundle);
+  for (uint32_t device = 0; device < bundle.programs.size(); ++device) {
+    const DeviceLayout layout = layoutOf(bundle, device);
+    if (layout.slices.empty())
+      continue;
+    CheckpointFile file;
+    file.name = layout.name;
+    file.device = bundle.devices[device].name;
+    file.bytes = layout.fileBytes;
+    file.headerBytes = layout.headerBytes();
+    for (const ShardLayout &laid : layout.slices)
+      file.shards.push_back(laid.slice);
+    index.files.push_back(std::move(file));
+  }
+  return index;
+}
+
 std::vector<FrozenParameter>
 zorse::runtime::frozenParameters(const Bundle &bundle, const std::vector<uint32_t> &devices) {
   std::vector<FrozenParameter> out;

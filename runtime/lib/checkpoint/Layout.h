@@ -39,6 +39,9 @@ DeviceLayout layoutOf(const Bundle &bundle, uint32_t device);
 /// The parameters in the order of the bundle. The hashes of frozen ones are 0.
 std::vector<CheckpointParameter> checkpointParameters(const Bundle &bundle);
 
+/// The index of the bundle's checkpoints without step, generation and checksums.
+CheckpointIndex indexOf(const Bundle &bundle, const RunConfig &runConfig);
+
 /// A device's copy of a frozen parameter.
 struct FrozenParameter {
   uint32_t parameter = 0;

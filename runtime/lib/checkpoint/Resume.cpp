@@ -256,18 +256,29 @@ CheckpointStatus unusable(CheckpointStatus::Kind kind, std::string why) {
 
 } // namespace
 
-CheckpointStatus
-zorse::runtime::loadCheckpoint(const std::string &path, std::shared_ptr<CheckpointStorage> storage,
-                               Executor &executor, const Bundle &bundle, const RunConfig &runConfig,
-                               const std::map<uint32_t, uint64_t> &frozenHashes, bool allowChange) {
-  CheckpointStatus verdict;
+Result<CheckpointReader>
+zorse::runtime::openCheckpointDirectory(const std::string &path,
+                                        std::shared_ptr<CheckpointStorage> storage) {
   Result<CheckpointReader> checkpoint = CheckpointReader::open(path, std::move(storage));
+  if (checkpoint.failed())
+    return checkpoint;
+  if (std::string expected =
+          directoryName(checkpoint->index().step, checkpoint->index().generation);
+      path.substr(path.rfind('/') + 1) != expected)
+    return userError(path + ": its index is that of '" + expected + "'");
+  return checkpoint;
+}
+
+CheckpointStatus zorse::runtime::loadCheckpoint(const Result<CheckpointReader> &checkpoint,
+                                                Executor &executor, const Bundle &bundle,
+                                                const RunConfig &runConfig,
+                                                const std::map<uint32_t, uint64_t> &frozenHashes,
+                                                bool allowChange) {
+  CheckpointStatus verdict;
   if (checkpoint.failed())
     return unusable(CheckpointStatus::Damaged, checkpoint.message());
   const CheckpointIndex &index = checkpoint->index();
-  if (std::string expected = directoryName(index.step, index.generation);
-      path.substr(path.rfind('/') + 1) != expected)
-    return unusable(CheckpointStatus::Damaged, path + ": its index is that of '" + expected + "'");
+  const std::string &path = checkpoint->path();
   Loader loader(*checkpoint, executor, bundle);
   if (std::string problem = loader.compareParameters(); !problem.empty())
     return unusable(CheckpointStatus::Refused,

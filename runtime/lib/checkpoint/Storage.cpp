@@ -36,6 +36,11 @@ int CheckpointStorage::create(const std::string &path, int &handle, bool direct)
   return handle < 0 ? errno : 0;
 }
 
+int CheckpointStorage::createExclusive(const std::string &path, int &handle) {
+  handle = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  return handle < 0 ? errno : 0;
+}
+
 int CheckpointStorage::reserve(int handle, uint64_t bytes) {
   if (::fallocate(handle, 0, 0, off_t(bytes)) == 0)
     return 0;

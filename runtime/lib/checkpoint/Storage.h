@@ -23,6 +23,8 @@ public:
   /// \param direct  bypass the page cache if the file system supports it; writes from memory and
   ///   with sizes aligned to kDirectAlignment then need no CPU time
   virtual int create(const std::string &path, int &handle, bool direct = false);
+  /// Creates a file for writing. Returns EEXIST if it exists. Atomic, also on NFS.
+  virtual int createExclusive(const std::string &path, int &handle);
   /// Reserves space for `bytes` bytes, if the file system supports it.
   virtual int reserve(int handle, uint64_t bytes);
   /// Writes all bytes, if necessary with several system calls.

@@ -3,7 +3,7 @@
 #include "OrphanReaper.h"
 #include "RankProcess.h"
 #include "Signals.h"
-#include "StartCommand.h"
+#include "zorse/runtime/StartCommand.h"
 
 #include "zorse/Base/Format.h"
 

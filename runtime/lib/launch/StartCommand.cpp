@@ -1,4 +1,4 @@
-#include "StartCommand.h"
+#include "zorse/runtime/StartCommand.h"
 
 using namespace zorse::runtime;
 

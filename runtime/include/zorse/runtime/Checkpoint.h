@@ -2,8 +2,7 @@
 // index. A run resumes from it exactly, with the same plan or another one
 // (docs/reference/checkpoints.md).
 //
-// - DIR/generation: the fencing token, which is the generation that may write here (text; replaced
-//   by rename)
+// - DIR/claims/00000002: the claim of generation 2. The newest one may write here
 // - DIR/step-00000120.g2/<index>-<device>.safetensors: flat slices NAME@lo:hi (parameters),
 //   moment.0/NAME@lo:hi, ..., optimizer_step
 // - DIR/step-00000120.g2/index.json: exists only if every file is complete, synced and acknowledged
@@ -45,8 +44,19 @@ struct CheckpointOptions {
   uint64_t every = 0;    ///< steps; 0: only after the last step of the run
   uint64_t keep = 2;     ///< complete snapshots to keep, at least 1; older ones are removed when a
                          ///< newer one is complete
-  bool resuming = false; ///< existing snapshots belong to this job; otherwise open() refuses a
-                         ///< directory with snapshots
+  /// Folder on a memory file system of each node, such as /dev/shm, for checkpoints in memory. They
+  /// outlive the processes of the run but not the node. Empty: none.
+  std::string memoryDirectory;
+  uint64_t memoryEvery = 1; ///< steps
+  /// How ranks of other nodes reach the checkpoints in memory of this one.
+  struct Peers {
+    std::string listenAddress;  ///< empty: they cannot
+    std::string secret;         ///< of the job
+    double timeoutSeconds = 10; ///< for a peer that does not answer
+    bool copies = false;        ///< also copy the state to a second node
+  } memoryPeers;
+  bool resuming = false;   ///< existing snapshots belong to this job; otherwise open() refuses a
+                           ///< directory with snapshots
   std::string weightsFile; ///< not empty: the state is collected only for this weights export;
                            ///< messages refer to it
   /// On rank 0: a snapshot is complete; called in a thread of this class.
@@ -58,7 +68,7 @@ struct CheckpointOptions {
 
 struct ResumePoint {
   uint64_t step = 0;            ///< last finished step
-  std::string path;             ///< path of the snapshot
+  std::string path;             ///< path of the snapshot; empty: it was in memory
   uint64_t consumedSamples = 0; ///< samples of the previous steps: TrainingRun.firstSample
 };
 
@@ -66,8 +76,8 @@ class CheckpointStorage;
 
 class CheckpointManager {
 public:
-  /// Claims the directory for `group.generation()` and creates it if it does not exist. Rank 0
-  /// replaces the fencing token; an equal or newer token is an error. Executor, bundle and group
+  /// Claims the directory for `group.generation()` and creates it if it does not exist. An equal or
+  /// newer claim is an error. Executor, bundle and group
   /// must outlive the object.
   /// \param storage  file access; null: the default. Tests use it to simulate failing disks.
   static Result<std::unique_ptr<CheckpointManager>>
@@ -78,12 +88,12 @@ public:
   /// group must have failed as well.
   ~CheckpointManager();
 
-  /// Loads the newest snapshot that every rank finds undamaged. Each rank reads only the state of
-  /// its devices. Returns nullopt if there is no snapshot. `note` receives the snapshots that were
-  /// skipped, with the reasons. A difference that changes the mathematics is an error unless
-  /// `allowChange`. Call it after loadState: snapshots do not contain frozen parameters, and the
-  /// loaded ones must equal those of the snapshot's run. It is an error if there are snapshots and
-  /// all of them are damaged.
+  /// Loads the newest snapshot, in memory or in storage, that every rank finds undamaged. Each rank
+  /// reads only the state of its devices. Returns nullopt if there is no snapshot. `note` receives
+  /// the snapshots that were skipped, with the reasons. A difference that changes the mathematics
+  /// is an error unless `allowChange`. Call it after loadState: snapshots do not contain frozen
+  /// parameters, and the loaded ones must equal those of the snapshot's run. It is an error if
+  /// there are snapshots and all of them are damaged.
   Result<std::optional<ResumePoint>> resume(bool allowChange, std::string *note);
 
   /// Returns the reader for StepRequest.afterStep if the state after `step` is to be saved,
@@ -104,6 +114,19 @@ public:
     uint64_t bytes = 0;      ///< bytes of the files of this rank
   };
   Counts counts() const;
+
+  /// Checkpoints in memory.
+  struct MemoryCounts {
+    uint64_t copies = 0; ///< of devices of this rank
+    uint64_t committed = 0;
+    uint64_t waits = 0;     ///< times that an update waited until the previous one was committed
+    double copySeconds = 0; ///< of all devices of this rank
+  };
+  MemoryCounts memoryCounts() const;
+
+  /// Removes the checkpoints in memory of this node, after the run has ended and its result is
+  /// saved.
+  void removeMemory();
 
   /// Returns the bytes of this process for copies of state: the bytes of its devices' persistent
   /// trainable state.

@@ -13,6 +13,7 @@
 namespace zorse::runtime {
 
 class CheckpointStorage;
+class ShardSource;
 
 /// An optimizer state of a parameter: one number per element, or another number of entries.
 struct CheckpointState {
@@ -109,6 +110,23 @@ struct CheckpointDirectory {
 /// directory does not exist.
 Result<std::vector<CheckpointDirectory>> listCheckpoints(const std::string &directory);
 
+/// Returns a text that changes when a job has saved newer state, in storage or in memory.
+std::string describeProgress(const std::string &directory);
+
+/// The folder of a job's checkpoints in memory, the same on each node.
+/// \param root  CheckpointOptions.memoryDirectory
+std::string memoryCheckpointFolder(const std::string &root, const std::string &checkpointDirectory);
+
+/// Checkpoints in memory that the runs of a checkpoint directory have left on this node.
+struct MemoryCheckpoints {
+  std::string folder;
+  uint64_t bytes = 0;
+  std::optional<uint64_t> step; ///< newest step with the state of all devices on this node
+};
+
+std::optional<MemoryCheckpoints> findMemoryCheckpoints(const std::string &root,
+                                                       const std::string &checkpointDirectory);
+
 /// One complete snapshot.
 class CheckpointReader {
 public:
@@ -116,11 +134,14 @@ public:
   static Result<CheckpointReader> open(const std::string &path,
                                        std::shared_ptr<CheckpointStorage> storage = nullptr);
 
+  /// A checkpoint whose bytes come from `source`. \param path  for messages
+  static CheckpointReader of(std::string path, CheckpointIndex index,
+                             std::shared_ptr<const ShardSource> source);
+
   const std::string &path() const { return path_; }
   const CheckpointIndex &index() const { return index_; }
 
-  /// Reads slices of one file in order, verifies each, and passes it to `take`. Verifies the header
-  /// of the file first.
+  /// Reads slices of one file in order, verifies each, and passes it to `take`.
   /// \param wanted  indices in CheckpointFile.slices, ascending
   Status read(size_t file, const std::vector<size_t> &wanted,
               const std::function<void(const CheckpointShard &, const std::byte *)> &take) const;
@@ -151,7 +172,7 @@ private:
   bool averages_ = false; ///< readStored reads the last optimizer state, which is the average
   std::string path_;
   CheckpointIndex index_;
-  std::shared_ptr<CheckpointStorage> storage_;
+  std::shared_ptr<const ShardSource> source_;
 };
 
 /// Writes all parameters of a snapshot to one safetensors file (a weights export), with their ONNX

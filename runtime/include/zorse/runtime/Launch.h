@@ -119,7 +119,7 @@ struct LaunchOptions {
                                      ///< coordinator
   uint64_t restarts = 0;
   std::map<std::string, std::string> environment; ///< additional variables of the ranks
-  /// Shell command that starts a rank on a node (runtime/lib/launch/StartCommand.h); empty: ranks
+  /// Shell command that starts a rank on a node (StartCommand.h); empty: ranks
   /// are started on this host. It gets the ranks' environment. The command line of a rank has it,
   /// too, without ZORSE_SECRET.
   std::string startCommand;
