@@ -137,7 +137,7 @@ public:
     std::array<uint64_t, kStepsAhead> releasesNeeded = {}; ///< by step, required before its updates
     std::array<size_t, kStepsAhead> changingQueuesLeft = {}; ///< guarded by `mutex`
     std::vector<std::vector<TraceEvent>> traces; ///< by queue; each is written by one thread
-    std::vector<std::array<double, kStepsAhead>> computing; ///< seconds by queue and step; likewise
+    std::vector<std::array<double, kStepsAhead>> computing; ///< seconds by queue and step
   };
 
   DeviceStep &at(uint32_t device) {
