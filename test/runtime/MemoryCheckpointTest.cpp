@@ -5,6 +5,7 @@
 #include "ThreadGroup.h"
 
 #include "../../runtime/lib/checkpoint/StateReaders.h"
+#include "../../runtime/lib/checkpoint/memory/MemoryCheckpointWriter.h"
 #include "../../runtime/lib/checkpoint/memory/MemoryPeers.h"
 
 #include "zorse/runtime/CheckpointFiles.h"
@@ -380,6 +381,33 @@ TEST_F(MemoryCheckpointTest, ACopyInProgressIsIncomplete) {
   watcher.join();
   EXPECT_EQ(start.committed, 8u);
   EXPECT_GT(incomplete, 0u);
+}
+
+/// With a second reader of the same step, the state is released only after both.
+TEST_F(MemoryCheckpointTest, TheStateIsReleasedAfterBothReaders) {
+  class Second final : public StateObserver {
+  public:
+    void onStateQuiescent(uint32_t, uint64_t) override { ++calls; }
+    std::atomic<int> calls{0};
+  };
+  const Bundle bundle = plan(1, 1);
+  auto executor = stateExecutor(bundle);
+  fillState(bundle, *executor, 1);
+  auto group = makeSingleProcessGroup(1);
+  auto store = MemoryStore::open(memory, directory);
+  ASSERT_FALSE(store.failed());
+  std::atomic<int> released{0};
+  StateReaders readers([&](uint32_t) { ++released; });
+  Second second;
+  MemoryCheckpointWriter writer(MemoryCheckpointContext{
+      *executor, bundle, *group, runConfigOf(bundle), 1, *store, readers, {}, {}, {}, {}});
+  writer.due(1, &second)->onStateQuiescent(0, 1);
+  while (writer.counts().committed < 1)
+    std::this_thread::yield();
+  EXPECT_EQ(second.calls, 1);
+  EXPECT_EQ(released, 0);
+  readers.release(0); // by the second one
+  EXPECT_EQ(released, 1);
 }
 
 TEST(StateReadersTest, TheLastReaderReleasesTheState) {

@@ -271,7 +271,7 @@ Result<std::vector<Candidate>> CheckpointManager::Implementation::candidates() {
   for (const MemoryStep &step : holdings.coveredSteps())
     all.push_back({step, ""});
   all.insert(all.end(), out->begin(), out->end());
-  // Of the same step, the one in memory is first.
+  // For the same step, memory comes before storage.
   std::stable_sort(all.begin(), all.end(),
                    [](const Candidate &a, const Candidate &b) { return b.of < a.of; });
   return all;
