@@ -242,10 +242,15 @@ private:
       addTasks({context.devices}, effort.seedOrders);
     if (asked > 1)
       return addPipelines(asked);
-    for (uint32_t copies : {2u, 3u, 4u, 5u, 8u, 16u, 32u})
-      if ((effort.everyCopies || copies == 2 || copies == 4 || copies == 8 ||
-           copies == sites.size() || (copies >= 16 && count / copies >= 16)) &&
-          asked == 0 && copies <= effort.maxCopies && copies <= count &&
+    const auto siteCount = static_cast<uint32_t>(sites.size());
+    std::set<uint32_t> numbers{2, 4, 8, siteCount};
+    for (uint32_t copies : {3u, 5u, 16u, 32u})
+      if (effort.everyCopies || (copies >= 16 && count / copies >= 16))
+        numbers.insert(copies);
+    if (effort.uniformStages)
+      numbers.insert({2 * siteCount, 4 * siteCount, 8 * siteCount});
+    for (uint32_t copies : numbers)
+      if (asked == 0 && copies > 1 && copies <= effort.maxCopies && copies <= count &&
           copies <= context.problem.batch)
         addCopies(copies);
   }
@@ -294,6 +299,28 @@ private:
         task.options.replicasOnNode = replicasOnNode(context.model, sets);
         task.samples = samples;
         task.finer = pieces.finer;
+        tasks.push_back(std::move(task));
+      }
+    if (effort.uniformStages && context.options.stages == 0)
+      addUniformTasks(sets, blocks, samples);
+  }
+
+  /// Adds tasks whose stages have equal numbers of devices, which compute about equally long.
+  void addUniformTasks(const std::vector<std::vector<uint32_t>> &sets,
+                       const std::vector<std::vector<Block>> &blocks,
+                       const std::vector<int64_t> &samples) {
+    for (const auto &order : makeOrders(blocks.front(), effort.copyOrders))
+      for (size_t size : {4, 8, 16, 32}) {
+        SeedTask task = makeTask(blocks, order, size);
+        const size_t stages = task.deviceSets.front().size();
+        if (stages < 2 || stages > static_cast<size_t>(context.model.units()))
+          continue;
+        task.options.maxDeviceSets = 1;
+        task.options.mayLeaveOut = false;
+        task.options.evenly = true;
+        task.options.maxRows = 0;
+        task.options.replicasOnNode = replicasOnNode(context.model, sets);
+        task.samples = samples;
         tasks.push_back(std::move(task));
       }
   }
@@ -383,6 +410,10 @@ private:
     candidate.estimate = times->inMemory;
     candidate.unlimitedEstimate = times->unlimited;
     candidate.inFlight = options.inFlight;
+    // Some of equal pipelines have a sample more where the batch does not divide evenly. Equal
+    // shards of nodes are summed lane by lane, unequal ones cross a card more than once.
+    if (options.evenly)
+      candidate.strategy.state = ShardSizing::Equal;
     for (size_t p = 0; p < partitions.size(); ++p)
       candidate.strategy.pipelines.push_back(
           makePipeline(parts ? *context.fractionalModel : context.model, task.deviceSets[p],

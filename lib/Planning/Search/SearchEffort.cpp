@@ -22,8 +22,9 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 
   effort.seedOrders = n <= 128 ? 24 : 6;
   effort.copyOrders = n <= 128 ? 6 : 2;
-  effort.maxCopies = n <= 128 ? 16 : 32;
+  effort.maxCopies = n <= 128 ? 16 : 40;
   effort.everyCopies = n <= 128;
+  effort.uniformStages = n > 256 && n <= 1024;
   effort.bothSides = n <= 128;
   effort.seedRows = n <= 128 ? 0 : 2;
   effort.piecesWithin = n <= 256 ? INFINITY : 1.1;
@@ -36,7 +37,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
                                  : Assumptions::Few;
   effort.seedsInParts = n <= 32 ? SIZE_MAX : n <= 64 ? 6 : 0;
 
-  effort.onePerEstimate = n > 1024;
+  effort.onePerEstimate = n > 256;
 
   effort.subclusters = n <= 16 ? 48 : n <= 64 ? 24 : n <= 256 ? 16 : 2;
   effort.laterSubclusters = (effort.subclusters + 1) / 2;
@@ -46,7 +47,7 @@ SearchEffort SearchEffort::forDevices(size_t devices, int64_t units, int64_t sam
 
   effort.copiedTries = n > 512 ? 1 : 0;
 
-  effort.minInitialSolutions = n <= 1024 ? 8 : 6;
+  effort.minInitialSolutions = n <= 256 ? 8 : n <= 1024 ? 24 : 6;
   effort.minLeaders = n <= 1024 ? 2 : 1;
   effort.simulatedAtOnce = n <= 256 ? 16 : n <= 1024 ? 4 : 2;
   effort.seedWork = n <= 1024 ? INFINITY : 2e6;
@@ -97,6 +98,8 @@ SearchEffort SearchEffort::forRepair(size_t devices, int64_t units, int64_t samp
 
   // Partitions are quicker than simulations, unless atoms are single devices.
   effort.thoroughSeeds = n <= 256;
+  effort.uniformStages = false;
+  effort.onePerEstimate = n > 1024;
   effort.seedOrders = n <= 256 ? 6 : 2;
   effort.copyOrders = n <= 128 ? 2 : n <= 256 ? 6 : 1;
   effort.roughFirst = true;

@@ -6,6 +6,7 @@
 #include "StageModel.h"
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 namespace zorse::planning {
@@ -24,6 +25,8 @@ struct PartitionOptions {
   bool split = false;
   bool waits = true;       ///< stages wait for the first sample: times are more accurate, and stage
                            ///< boundaries less even
+  bool evenly = false;     ///< of partitions within a tenth of the shortest time, the one whose
+                           ///< busiest device computes least; rough, and without that wait
   bool rough = false;      ///< within 1 % and without that wait, for comparisons
   double lateStart = 0.01; ///< share of the time that the first stages may wait for their
                            ///< parameters
@@ -110,6 +113,8 @@ private:
              double latency);
   /// Extends labels by atom i without work.
   void leaveOut(size_t i);
+  /// Returns the number of units that the stages in front of atom i need: one each.
+  int32_t minInFront(const Goal &goal, size_t i) const;
   /// Returns the maximum number of units that the atoms in front of i can execute.
   int32_t maxInFront(const Goal &goal, size_t i) const;
   void findCutsBehind(const Goal &goal, size_t j, size_t maxRows);
@@ -118,6 +123,9 @@ private:
               int32_t maxFront);
   bool bisect(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options,
               double latency, double &time);
+  /// Returns the partition within a tenth of `time` whose busiest device computes least.
+  Partition even(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options,
+                 double time);
   void read(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options,
             Partition &partition) const;
   double minTime(const std::vector<DeviceSet> &deviceSets, const PartitionOptions &options) const;
@@ -141,6 +149,7 @@ private:
   const CellMemory &cellMemory(size_t r, int32_t u, int32_t v, bool split) const;
 
   const StageModel &model;
+  double maxBusy = std::numeric_limits<double>::infinity(); ///< limit of a stage's computing
   std::vector<double> label;
   std::vector<Predecessor> predecessors;
   struct {

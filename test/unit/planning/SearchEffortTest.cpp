@@ -15,14 +15,21 @@ namespace {
 
 constexpr std::array<size_t, 10> kSizes = {1, 2, 8, 16, 32, 64, 128, 256, 512, 1024};
 
+/// Limits for a number of devices: SearchEffort::forDevices or forRepair.
+using Limits = SearchEffort (*)(size_t devices, int64_t units, int64_t samples);
+
 /// Expects that a field has these values, one for each of kSizes.
 template <typename T>
-void expect(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
+void expect(Limits limits, const char *name, T SearchEffort::*field,
+            const std::array<T, 10> &values) {
   for (size_t i = 0; i < kSizes.size(); ++i)
-    EXPECT_EQ(SearchEffort::forDevices(kSizes[i]).*field, values[i])
+    EXPECT_EQ(limits(kSizes[i], 1 << 20, 1 << 20).*field, values[i])
         << name << " for " << kSizes[i] << " devices";
 }
-#define EXPECT_FIELD(field, ...) expect(#field, &SearchEffort::field, {__VA_ARGS__})
+#define EXPECT_FIELD(field, ...)                                                                   \
+  expect(SearchEffort::forDevices, #field, &SearchEffort::field, {__VA_ARGS__})
+#define EXPECT_REPAIR(field, ...)                                                                  \
+  expect(SearchEffort::forRepair, #field, &SearchEffort::field, {__VA_ARGS__})
 
 constexpr bool Y = true, N = false;
 
@@ -36,6 +43,7 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(seedOrders, 24, 24, 24, 24, 24, 24, 24, 6, 6, 6);
   EXPECT_FIELD(copyOrders, 6, 6, 6, 6, 6, 6, 6, 2, 2, 2);
   EXPECT_FIELD(everyCopies, Y, Y, Y, Y, Y, Y, Y, N, N, N);
+  EXPECT_FIELD(uniformStages, N, N, N, N, N, N, N, N, Y, Y);
   EXPECT_FIELD(bothSides, Y, Y, Y, Y, Y, Y, Y, N, N, N);
   EXPECT_FIELD(seedRows, 0, 0, 0, 0, 0, 0, 0, 2, 2, 2);
   EXPECT_FIELD(piecesWithin, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY,
@@ -55,7 +63,7 @@ TEST(SearchEffort, NumbersByDevices) {
   EXPECT_FIELD(lessOne, Y, Y, Y, Y, N, N, N, N, N, N);
   EXPECT_FIELD(wholeStages, Y, Y, Y, Y, Y, Y, N, N, N, N);
 
-  EXPECT_FIELD(minInitialSolutions, 8, 8, 8, 8, 8, 8, 8, 8, 8, 8);
+  EXPECT_FIELD(minInitialSolutions, 8, 8, 8, 8, 8, 8, 8, 8, 24, 24);
   EXPECT_FIELD(minLeaders, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2);
 
   EXPECT_FIELD(simulatedAtOnce, 16, 16, 16, 16, 16, 16, 16, 16, 4, 4);
@@ -63,10 +71,10 @@ TEST(SearchEffort, NumbersByDevices) {
                INFINITY, INFINITY, INFINITY);
   EXPECT_FIELD(scheduleWork, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY, INFINITY,
                INFINITY, 1.5e6, 1.5e6);
-  EXPECT_FIELD(onePerEstimate, N, N, N, N, N, N, N, N, N, N);
+  EXPECT_FIELD(onePerEstimate, N, N, N, N, N, N, N, N, Y, Y);
   EXPECT_FIELD(seedsPart, 4, 4, 4, 4, 4, 4, 4, 4, 8, 8);
   EXPECT_FIELD(maxStarts, 8, 8, 8, 8, 8, 8, 8, 8, 2, 2);
-  EXPECT_FIELD(maxCopies, 16, 16, 16, 16, 16, 16, 16, 32, 32, 32);
+  EXPECT_FIELD(maxCopies, 16, 16, 16, 16, 16, 16, 16, 40, 40, 40);
   EXPECT_FIELD(patience, 60, 60, 200, 200, 200, 200, 200, 200, 200, 200);
   EXPECT_FIELD(adaptsMoves, N, N, N, N, Y, Y, Y, Y, Y, Y);
   EXPECT_FIELD(wholeGroups, 25, 25, 25, 25, 25, 60, 60, 60, 60, 60);
@@ -116,7 +124,7 @@ TEST(SearchEffort, Borders) {
   EXPECT_TRUE(of(256).searchesWithOptimizations && !of(256).estimatesRecomputation);
   EXPECT_TRUE(!of(257).searchesWithOptimizations && of(257).estimatesRecomputation);
   EXPECT_EQ(of(513).copiedTries, 1u);
-  EXPECT_TRUE(of(1025).onePerEstimate);
+  EXPECT_TRUE(of(257).onePerEstimate && of(257).uniformStages);
   EXPECT_EQ(of(1025).seedWork, 2e6);
   EXPECT_EQ(of(1025).simulatedAtOnce, 2u);
   EXPECT_EQ(of(1025).maxStarts, 0u);
@@ -124,15 +132,6 @@ TEST(SearchEffort, Borders) {
   EXPECT_EQ(of(1025).minLeaders, 1u);
   EXPECT_EQ(of(1025).addedDevices, 0u);
 }
-
-/// Limits of repairs, for each of kSizes.
-template <typename T>
-void expectForRepair(const char *name, T SearchEffort::*field, const std::array<T, 10> &values) {
-  for (size_t i = 0; i < kSizes.size(); ++i)
-    EXPECT_EQ(SearchEffort::forRepair(kSizes[i]).*field, values[i])
-        << name << " for " << kSizes[i] << " devices";
-}
-#define EXPECT_REPAIR(field, ...) expectForRepair(#field, &SearchEffort::field, {__VA_ARGS__})
 
 TEST(SearchEffort, Repairs) {
   EXPECT_REPAIR(work, 1.6e6, 1.6e6, 1.6e6, 1.6e6, 1.6e6, 1.6e6, 8e5, 3e5, 1e5, 1e5);
@@ -142,6 +141,8 @@ TEST(SearchEffort, Repairs) {
   EXPECT_REPAIR(scheduleWork, 3e5, 3e5, 3e5, 3e5, 3e5, 3e5, 3e5, 3e5, 5e4, 5e4);
   EXPECT_REPAIR(simulatedAtOnce, 4, 4, 4, 4, 4, 4, 4, 4, 2, 2);
   EXPECT_REPAIR(thoroughSeeds, Y, Y, Y, Y, Y, Y, Y, Y, N, N);
+  EXPECT_REPAIR(uniformStages, N, N, N, N, N, N, N, N, N, N);
+  EXPECT_REPAIR(onePerEstimate, N, N, N, N, N, N, N, N, N, N);
   EXPECT_REPAIR(seedOrders, 6, 6, 6, 6, 6, 6, 6, 6, 2, 2);
   EXPECT_REPAIR(copyOrders, 2, 2, 2, 2, 2, 2, 2, 6, 1, 1);
   EXPECT_REPAIR(roughFirst, Y, Y, Y, Y, Y, Y, Y, Y, Y, Y);
