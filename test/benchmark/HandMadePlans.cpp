@@ -156,7 +156,7 @@ double rateOf(const StageModel &model, const std::vector<DeviceSet> &stages) {
 }
 
 /// Cuts such that no stage takes longer than it must, each with at least one unit; a stage takes
-/// units as long as it stays below the time.
+/// units until its time is reached.
 std::vector<int32_t> equalCuts(const StageModel &model, const std::vector<DeviceSet> &stages,
                                size_t rows) {
   auto ends = [&](double limit) {
@@ -275,7 +275,7 @@ private:
     return true;
   }
 
-  /// Moves cuts by one unit, alike in pipelines of equal stages, while that helps.
+  /// Moves the same cut of all pipelines by one unit, while that helps.
   void improve() {
     for (bool again = true; again && moves < 300;) {
       again = false;

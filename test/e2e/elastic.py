@@ -1,8 +1,9 @@
-"""Disturbs elastic jobs at random: ranks are killed or frozen, devices leave and join, also while the job recovers. The
-job comes to its end, no step is missing, and every segment between two changes has, bit by bit, the losses of its
-bundle in one process from the same state. Most jobs also take checkpoints in memory.
+"""Disturbs elastic jobs at random: ranks are killed or frozen, devices leave and join, also while the job recovers; with
+--drivers, the driver (zorse-run --elastic) is also killed and started again with --resume. The job comes to its end, no
+step is missing, and every segment between two changes has, bit by bit, the losses of its bundle in one process from the
+same state. Most jobs also take checkpoints in memory.
 
-    elastic.py [CHANGES] [--seed N]     default 200 changes
+    elastic.py [CHANGES] [--seed N] [--drivers]     default 200 changes
 """
 import json
 import os
@@ -18,7 +19,7 @@ import harness as z
 import jobs
 
 STEPS, EVERY, DEADLINE = 60, 3, 1.0
-KINDS = ("kill",) * 4 + ("freeze",) * 2 + ("leave",) * 2 + ("join",) * 2 + ("kill while it recovers",) * 2
+KINDS = ("kill",) * 4 + ("freeze",) * 2 + ("leave",) * 2 + ("join",) * 2 + ("kill while it recovers",) * 2 + ("driver",) * (3 if "--drivers" in sys.argv else 0)
 CLUSTER = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.yaml")
 PLAN = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.gpt-bytes.plan.json")
 DEVICES = ("big", "middle", "small0", "small1")
@@ -42,6 +43,7 @@ class Trial:
         self.checkpoints, self.metrics, self.listed = (os.path.join(folder, name) for name in ("checkpoints", "metrics.jsonl", "devices.txt"))
         self.words = ["--data", data, "--shuffle-seed", 3]
         self.problems, self.changes = [], []
+        self.logged = []  # [(number of the change, rows of the steps before)] for each lost driver
 
     def list_devices(self, names):
         with open(self.listed + ".new", "w") as f:
@@ -62,24 +64,32 @@ class Trial:
             words += ["--memory-checkpoint-interval", "1", "--memory-checkpoint-dir", self.memory]
         if self.randoms.random() < 0.5:  # as on several nodes; the command becomes the rank
             words += ["--start-command", "env NODE={node} sh -c"]
-        with open(self.err, "wb") as err:
-            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+        self.process = self.start(words)
         try:
-            self.disturb(process, present)
-            self.code = process.wait(timeout=180 * z.PATIENCE)
+            self.disturb(words, present)
+            self.code = self.process.wait(timeout=180 * z.PATIENCE)
         except subprocess.TimeoutExpired:
             self.code = None
-            process.kill()
-            process.wait()
+            self.process.kill()
+            self.process.wait()
 
-    def disturb(self, process, present):
+    def start(self, words):
+        with open(self.err, "ab") as err:
+            return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=err)
+
+    def disturb(self, words, present):
         """Makes up to four changes, the first ones before the standby bundles are there."""
         for number in range(self.randoms.randrange(1, 5)):
             time.sleep(self.randoms.choice((0.8, 1.5, 2.5) if number else (0.2, 0.8, 1.5, 2.5)) * (0.5 + self.randoms.random()))
             kind = self.randoms.choice(KINDS)
-            if process.poll() is not None:
+            if self.process.poll() is not None:
                 return
-            if kind == "leave" and len(present) > 2:
+            if kind == "driver":  # its ranks may still be there when the next one starts
+                self.process.kill()
+                self.process.wait()
+                self.logged.append((number, self.rows()))
+                self.process = self.start([*words, "--resume"])
+            elif kind == "leave" and len(present) > 2:
                 present.remove(self.randoms.choice(present))
                 self.list_devices(present)
             elif kind == "join" and len(present) < len(DEVICES):
@@ -87,16 +97,17 @@ class Trial:
                 self.list_devices(present)
             else:
                 kind = "kill" if kind in ("leave", "join") else kind
-                if not self.signal_rank(process, signal.SIGSTOP if kind == "freeze" else signal.SIGKILL):
+                if not self.signal_rank(signal.SIGSTOP if kind == "freeze" else signal.SIGKILL):
                     continue
             self.changes.append(kind)
             if kind == "kill while it recovers":
                 time.sleep(self.randoms.random() * 0.4)
-                self.signal_rank(process, signal.SIGKILL)
+                self.signal_rank(signal.SIGKILL)
 
-    def signal_rank(self, process, number):
+    def signal_rank(self, number):
+        pid = self.process.pid
         try:
-            with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
+            with open(f"/proc/{pid}/task/{pid}/children") as f:
                 children = [int(word) for word in f.read().split()]
         except OSError:
             return False
@@ -108,6 +119,19 @@ class Trial:
         except ProcessLookupError:
             return False
         return True
+
+    def rows(self):
+        """{step: seconds} of the metrics so far; the last line may be incomplete."""
+        with open(self.metrics) as f:
+            return {row["step"]: row["seconds"] for row in map(json.loads, f.read().split("\n")[:-1]) if "loss" in row}
+
+    def check_lost_drivers(self):
+        """With a checkpoint in memory after every step, at most the last one is repeated; also one for each later change."""
+        final = self.rows()
+        for number, before in self.logged if self.memory else ():
+            repeated = [step for step, seconds in before.items() if final[step] != seconds]
+            if len(repeated) > len(self.changes) - number:
+                self.problems.append(f"steps {repeated} of {max(before)} repeated after the loss of the driver")
 
     def segments(self):
         """[(names of the devices, last step before)] of all starts that trained."""
@@ -137,6 +161,7 @@ class Trial:
             return self.problems.append(f"steps {sorted(rows)}")
         if self.memory and os.listdir(self.memory):
             self.problems.append(f"left in memory: {os.listdir(self.memory)}")
+        self.check_lost_drivers()
         segments = self.segments()
         first = [begin for _, begin in segments] + [STEPS]
         for i, (names, begin) in enumerate(segments):

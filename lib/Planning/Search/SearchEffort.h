@@ -43,7 +43,7 @@ struct SearchEffort {
   bool everyCopies;              ///< also 3 and 5 pipelines, and 16 small ones, not only 2, 4, 8,
                                  ///< one per site, and more with at least 16 devices each
   bool uniformStages; ///< also stages of equal numbers of devices, and 2, 4 or 8 pipelines per
-                      ///< site. Walks find them, but for many devices these are too short
+                      ///< site. Walks of few devices find them
   bool bothSides;     ///< with two kinds of devices, also places one on both sides of the other
   size_t seedRows; ///< number of micro-batch sizes tried for all stages together, which is faster;
                    ///< 0: each stage chooses its own
