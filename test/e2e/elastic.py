@@ -196,6 +196,34 @@ def few_devices(folder, bundle, data):
         yield fine
 
 
+def ended_in_memory(folder, bundle, data):
+    """A job dies with its state in memory only; the next one has no step left to train, and saves that state."""
+    own, memory, metrics = (os.path.join(folder, name) for name in ("ended", "ended-memory", "ended.jsonl"))
+    os.mkdir(memory)
+
+    def words(steps):
+        return ["zorse-run", bundle, "--data", data, "--max-steps", steps, "--spawn", "--checkpoint-dir", own, "--save-interval", 1000, "--metrics-file", metrics,
+                "--memory-checkpoint-interval", 1, "--memory-checkpoint-dir", memory, "--resume"]
+
+    def steps_done():
+        with open(metrics) as f:
+            return [json.loads(line)["step"] for line in f.read().split("\n")[:-1]]
+
+    with subprocess.Popen([os.path.join(z.BIN, "zorse-run"), *map(str, words(100000)[1:])], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 60 * z.PATIENCE
+        while time.monotonic() < end and not (os.path.exists(metrics) and len(steps_done()) >= 10):
+            time.sleep(0.01)
+        process.kill()
+    stored = [name for name in os.listdir(own) if name.startswith("step-")]
+    done = steps_done()[-1]
+    said = z.call(*words(1))[2]
+    saved = [int(name[5:13]) for name in os.listdir(own) if name.startswith("step-")]
+    resumed = z.call(*words(done + 3))[1]
+    good = not stored and "nothing to do" in said and saved in ([done - 1], [done], [done + 1]) and f"resumed after step {saved[0]}" in resumed and not os.listdir(memory)
+    print(f"{'ok  ' if good else 'FAIL'} no step left, and the state of step {done} is in memory: checkpoints {stored} before, {saved} after" + ("" if good else f": {said[-300:]} {resumed[-300:]}"))
+    yield good
+
+
 def refusals(bundle, data):
     common = ["zorse-run", bundle, "--data", data, "--max-steps", 5]
     for words, expected in ((["--elastic"], "--elastic needs --spawn"), (["--elastic", "--spawn"], "--elastic needs --checkpoint-dir DIR and --save-interval N"),
@@ -212,7 +240,7 @@ def main():
     counts, bad, made, segments = {}, 0, 0, 0
     with tempfile.TemporaryDirectory() as folder:
         bundle, data = make_bundle(folder)
-        results = [*refusals(bundle, data), *few_devices(folder, bundle, data)]
+        results = [*refusals(bundle, data), *few_devices(folder, bundle, data), *ended_in_memory(folder, bundle, data)]
         while made < wanted:
             own = os.path.join(folder, str(seed))
             os.mkdir(own)

@@ -207,13 +207,15 @@ Status LocalTrainer::train() {
   }
   if (training.steps == 0) {
     say("nothing to do: the run already ended after step " + std::to_string(stepsDone));
+    if (checkpoints) // the state may be in memory only, which is freed at the end
+      checkpoints->saveNow(stepsDone);
     return Status::success();
   }
   Result<TrainingEnd> end = runtime::train(*executor, bundle, training);
   if (end.failed())
     return end.error();
   stepsDone = end->lastStep;
-  if (checkpoints && stepsDone >= training.firstStep)
+  if (checkpoints)
     checkpoints->saveNow(stepsDone);
   // The rank that has the losses sends the result to all, so that all ranks exit with the same
   // code.

@@ -139,10 +139,11 @@ AsyncCheckpointWriter::~AsyncCheckpointWriter() {
     }
 }
 
-void AsyncCheckpointWriter::startAt(uint64_t step, uint64_t samplesConsumed,
+void AsyncCheckpointWriter::startAt(uint64_t step, uint64_t samplesConsumed, bool stored,
                                     std::set<std::string> damaged) {
   std::lock_guard<std::mutex> lock(mutex_);
-  startStep_ = lastDue_ = step;
+  startStep_ = step;
+  lastDue_ = stored || step == 0 ? step : step - 1;
   startSamples_ = samplesConsumed;
   damaged_ = std::move(damaged);
 }

@@ -41,8 +41,9 @@ public:
   /// Discards checkpoints that have not been copied, and waits for the others.
   ~AsyncCheckpointWriter();
 
-  /// Sets the start of the run: the resumed step, or 0 and 0.
-  void startAt(uint64_t step, uint64_t samplesConsumed, std::set<std::string> damaged);
+  /// Sets the start of the run: the resumed step, or 0 and 0. \param stored  whether a checkpoint
+  /// of that step is in the directory; otherwise saveNow() writes it
+  void startAt(uint64_t step, uint64_t samplesConsumed, bool stored, std::set<std::string> damaged);
 
   StateObserver *due(uint64_t step, bool last);
   void saveNow(uint64_t step);

@@ -339,7 +339,8 @@ Result<std::optional<ResumePoint>> CheckpointManager::resume(bool allowChange, s
     }
     if (note)
       *note = passed + (passed.empty() || verdict.note.empty() ? "" : "\n") + verdict.note;
-    my.writer->startAt(verdict.step, verdict.consumedSamples, std::move(damaged));
+    my.writer->startAt(verdict.step, verdict.consumedSamples, /*stored=*/!candidate.name.empty(),
+                       std::move(damaged));
     if (my.memory)
       my.memory->startAt(verdict.step, verdict.consumedSamples,
                          candidate.name.empty() ? std::optional(candidate.of) : std::nullopt);
