@@ -93,13 +93,16 @@ static Status addInputs(ModuleOp module, const CompileOptions &options,
   const Result<std::vector<uint32_t>> excluded = planning::devicesNamed(*cluster, options.exclude);
   if (excluded.failed())
     return userError("--exclude: " + excluded.message());
+  if (Status status = planning::slowDown(*cluster, options.slowdown); status.failed())
+    return userError("--slowdown: " + status.message());
   if (!excluded->empty()) {
     *cluster = planning::withoutDevices(std::move(*cluster), *excluded);
     if (cluster->devices.empty())
       return userError("--exclude: no device of " + options.cluster +
                        " is left; leave at least one");
-    text = planning::writeCluster(*cluster);
   }
+  if (!excluded->empty() || !options.slowdown.empty())
+    text = planning::writeCluster(*cluster);
   if (Status status = checkTargets(*cluster, view, options); status.failed())
     return status;
   MLIRContext *context = module.getContext();

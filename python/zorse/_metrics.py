@@ -92,12 +92,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Change:
-    """Devices that left or joined an elastic job (`elastic`)."""
+    """Another plan of an elastic job (`elastic`): devices left, joined or became slow."""
     step: int  #: after this step
     devices: Sequence[str]  #: that take part from then on
     left: Sequence[str]
     joined: Sequence[str]
-    reason: str  #: the failure; empty: devices became available, or are not any more
+    slowdowns: Mapping[str, float]  #: devices that the plan takes for slower: factors on their computing times
+    reason: str  #: the failure, or why another plan is faster; empty: devices became available, or are not any more
     pause_seconds: float
 
 

@@ -68,8 +68,7 @@ def trial(folder, bundle, data, rank):
         if not a.storage:
             begin = len(lines(metrics))
             until(lambda: len(lines(metrics)) > begin + 1)
-        with open(f"/proc/{job.pid}/task/{job.pid}/children") as f:
-            ranks = {jobs.environment_of(int(pid)).get("ZORSE_RANK"): int(pid) for pid in f.read().split()}
+        ranks = {jobs.environment_of(pid).get("ZORSE_RANK"): pid for pid in jobs.children_of(job.pid)}
         os.kill(ranks[str(rank)], signal.SIGKILL)
         killed = time.monotonic()
         reached = lines(metrics)[-1]["step"]

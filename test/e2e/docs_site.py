@@ -28,7 +28,7 @@ OTHERS = [
     {"device", "fraction", "elements"},  # an owner has one of the two
     {"fixed"},  # the other key is a variable
     {"site", "device_link", "nic", "bus", "host_memory", "pcie", "nvme", "price", "devices"},  # templates: the schema describes them in words
-    {"kind", "type", "flops_per_second", "memory", "reserved_memory", "memory_bandwidth", "half_peak_rows", "launch_overhead", "threads", "count", "price", "device_to_device"},
+    {"kind", "type", "flops_per_second", "memory", "reserved_memory", "memory_bandwidth", "half_peak_rows", "slowdown", "launch_overhead", "threads", "count", "price", "device_to_device"},
 ]
 results = []
 

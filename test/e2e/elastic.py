@@ -1,13 +1,14 @@
-"""Disturbs elastic jobs at random: ranks are killed or frozen, devices leave and join, also while the job recovers; with
---drivers, the driver (zorse-run --elastic) is also killed and started again with --resume. The job comes to its end, no
-step is missing, and every segment between two changes has, bit by bit, the losses of its bundle in one process from the
-same state. Most jobs also take checkpoints in memory.
+"""Disturbs elastic jobs at random: ranks are killed, frozen or asked to end, devices leave and join, also while the job
+recovers, and the driver (zorse-run --elastic) is killed and started again with --resume. The job comes to its end, no step is missing,
+and every segment between two changes has, bit by bit, the losses of its bundle in one process from the same state. Most
+jobs also take checkpoints in memory; then at most one step is repeated after the loss of the driver.
 
-    elastic.py [CHANGES] [--seed N] [--drivers]     default 200 changes
+    elastic.py [CHANGES] [--seed N]     default 200 changes
 """
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import harness as z
 import jobs
 
 STEPS, EVERY, DEADLINE = 60, 3, 1.0
-KINDS = ("kill",) * 4 + ("freeze",) * 2 + ("leave",) * 2 + ("join",) * 2 + ("kill while it recovers",) * 2 + ("driver",) * (3 if "--drivers" in sys.argv else 0)
+KINDS = ("kill",) * 4 + ("freeze",) * 2 + ("leave",) * 2 + ("join",) * 2 + ("kill while it recovers",) * 2 + ("driver",) * 3 + ("notice",) * 2
 CLUSTER = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.yaml")
 PLAN = os.path.join(z.ROOT, "models/clusters/four-unequal-cpus.gpt-bytes.plan.json")
 DEVICES = ("big", "middle", "small0", "small1")
@@ -29,10 +30,13 @@ def make_bundle(folder):
     bundle, data = os.path.join(folder, "gpt.zorse"), os.path.join(folder, "data.txt")
     z.call("zorse-compile", os.path.join(z.ROOT, "models/small/gpt-bytes.onnx"), "--cluster", CLUSTER, "--plan", PLAN, "--global-batch-size", 16, "--seq-length", 64,
            "--lr", 1e-3, "-o", bundle)
-    randoms = random.Random(5)
-    with open(data, "wb") as f:
-        f.write(bytes(randoms.choices(range(97, 123), k=200_000)))
+    write_data(data)
     return bundle, data
+
+
+def write_data(path):
+    with open(path, "wb") as f:
+        f.write(bytes(random.Random(5).choices(range(97, 123), k=200_000)))
 
 
 class Trial:
@@ -97,7 +101,7 @@ class Trial:
                 self.list_devices(present)
             else:
                 kind = "kill" if kind in ("leave", "join") else kind
-                if not self.signal_rank(signal.SIGSTOP if kind == "freeze" else signal.SIGKILL):
+                if not self.signal_rank({"freeze": signal.SIGSTOP, "notice": signal.SIGTERM}.get(kind, signal.SIGKILL)):
                     continue
             self.changes.append(kind)
             if kind == "kill while it recovers":
@@ -105,13 +109,7 @@ class Trial:
                 self.signal_rank(signal.SIGKILL)
 
     def signal_rank(self, number):
-        pid = self.process.pid
-        try:
-            with open(f"/proc/{pid}/task/{pid}/children") as f:
-                children = [int(word) for word in f.read().split()]
-        except OSError:
-            return False
-        ranks = [pid for pid in children if "ZORSE_RANK" in jobs.environment_of(pid)]
+        ranks = [pid for pid in jobs.children_of(self.process.pid) if "ZORSE_RANK" in jobs.environment_of(pid)]
         if not ranks:
             return False
         try:
@@ -122,6 +120,8 @@ class Trial:
 
     def rows(self):
         """{step: seconds} of the metrics so far; the last line may be incomplete."""
+        if not os.path.exists(self.metrics):
+            return {}
         with open(self.metrics) as f:
             return {row["step"]: row["seconds"] for row in map(json.loads, f.read().split("\n")[:-1]) if "loss" in row}
 
@@ -134,23 +134,24 @@ class Trial:
                 self.problems.append(f"steps {repeated} of {max(before)} repeated after the loss of the driver")
 
     def segments(self):
-        """[(names of the devices, last step before)] of all starts that trained."""
+        """[(names of the devices, slowdowns that the plan knows, last step before)] of all starts that trained."""
         with open(self.metrics) as f:
             changes = [row for row in map(json.loads, f) if "devices" in row]
-        return [(DEVICES, 0)] + [(tuple(row["devices"]), row["step"]) for row in changes]
+        return [(DEVICES, {}, 0)] + [(tuple(row["devices"]), row["slowdowns"], row["step"]) for row in changes]
 
-    def bundle_of(self, names):
-        if names == DEVICES:
+    def bundle_of(self, names, slowdowns):
+        if names == DEVICES and not slowdowns:
             return self.bundle
         for folder in os.listdir(self.checkpoints):
             if folder.startswith("standby-"):
                 for name in os.listdir(os.path.join(self.checkpoints, folder)):
                     path = os.path.join(self.checkpoints, folder, name)
                     if name.endswith(".zorse"):
-                        with open(os.path.join(path, "manifest.json")) as f:
-                            if tuple(device["name"] for device in json.load(f)["devices"]) == names:
+                        with open(os.path.join(path, "manifest.json")) as manifest, open(os.path.join(path, "cluster.yaml")) as cluster:
+                            slow = {device: float(times) for device, times in re.findall(r"name: ([^,]+), .*slowdown: ([0-9.]+)", cluster.read())}
+                            if tuple(device["name"] for device in json.load(manifest)["devices"]) == names and slow == slowdowns:
                                 return path
-        raise AssertionError(f"no bundle for {names}")
+        raise AssertionError(f"no bundle for {names}, {slowdowns}")
 
     def check(self):
         if self.code != 0:
@@ -163,18 +164,18 @@ class Trial:
             self.problems.append(f"left in memory: {os.listdir(self.memory)}")
         self.check_lost_drivers()
         segments = self.segments()
-        first = [begin for _, begin in segments] + [STEPS]
-        for i, (names, begin) in enumerate(segments):
+        first = [begin for *_, begin in segments] + [STEPS]
+        for i, (names, slowdowns, begin) in enumerate(segments):
             if min(first[i + 1:]) > begin:
-                self.check_segment(i, names, begin, min(first[i + 1:]), rows)
+                self.check_segment(i, (names, slowdowns), begin, min(first[i + 1:]), rows)
 
-    def check_segment(self, number, names, begin, end, rows):
+    def check_segment(self, number, variant, begin, end, rows):
         """Repeats a segment in one process, from the state after the segments before it."""
         states, metrics = (os.path.join(self.folder, name) for name in ("states", f"segment{number}.jsonl"))
-        z.call("zorse-run", self.bundle_of(names), *self.words, "--max-steps", end, "--in-process", "--quiet", "--metrics-file", metrics, "--checkpoint-dir", states, "--resume")
+        z.call("zorse-run", self.bundle_of(*variant), *self.words, "--max-steps", end, "--in-process", "--quiet", "--metrics-file", metrics, "--checkpoint-dir", states, "--resume")
         for row in jobs.metrics(metrics):
             if "loss" in row and begin < row["step"] <= end and row != rows[row["step"]]:
-                self.problems.append(f"step {row['step']} on {', '.join(names)}: {rows[row['step']]}, expected {row}")
+                self.problems.append(f"step {row['step']} on {', '.join(variant[0])}: {rows[row['step']]}, expected {row}")
                 return
 
 
@@ -187,8 +188,7 @@ def few_devices(folder, bundle, data):
             end = time.monotonic() + 60 * z.PATIENCE
             while not any(name.startswith("step-") for name in (os.listdir(own) if os.path.isdir(own) else ())) and time.monotonic() < end:
                 time.sleep(0.02)
-            with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
-                ranks = [int(pid) for pid in f.read().split() if "ZORSE_RANK" in jobs.environment_of(int(pid))]
+            ranks = [pid for pid in jobs.children_of(process.pid) if "ZORSE_RANK" in jobs.environment_of(pid)]
             os.kill(ranks[1], signal.SIGKILL)
             said = process.communicate(timeout=120 * z.PATIENCE)[1]
         fine = "3 of 4 devices are available, fewer than --min-devices 4" in said and (process.returncode == 0 and "waiting at most" in said if good else process.returncode != 0 and "--resume" in said)

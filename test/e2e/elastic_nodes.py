@@ -125,7 +125,7 @@ class Trial(elastic.Trial):
 
     def check(self):
         super().check()
-        if self.code == 0 and any(begin == 0 for _, begin in self.segments()[1:]):
+        if self.code == 0 and any(begin == 0 for *_, begin in self.segments()[1:]):
             self.problems.append(f"started from the beginning: {self.segments()}")
         left = [name for name in NODES if subprocess.run([*self.nodes.words(name), "ls", "/dev/shm"], capture_output=True, text=True).stdout.strip()]
         if self.code == 0 and left:

@@ -1,6 +1,7 @@
 """Runs jobs of several processes for tests that disturb them. A job is started by zorse-run --spawn or rank by
 rank; its output, its files and the end time of each process are recorded.
 """
+import contextlib
 import ctypes
 import json
 import os
@@ -9,6 +10,7 @@ import select
 import signal
 import struct
 import subprocess
+import threading
 import time
 import uuid
 
@@ -34,6 +36,46 @@ def environment_of(pid):
             return dict(e.split("=", 1) for e in f.read().split("\0") if "=" in e)
     except OSError:
         return {}
+
+
+def children_of(pid):
+    """Processes that the main thread of a process has started."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children") as f:
+            return [int(word) for word in f.read().split()]
+    except OSError:
+        return []
+
+
+@contextlib.contextmanager
+def slowed(find):
+    """Lets the process that `find` returns (None: there is none now) share one core with three others that always compute."""
+    core = {max(os.sched_getaffinity(0))}
+    over = threading.Event()
+
+    def hold():
+        while not over.is_set():
+            pid = find()
+            for thread in os.listdir(f"/proc/{pid}/task") if pid and os.path.exists(f"/proc/{pid}/task") else ():
+                try:
+                    os.sched_setaffinity(int(thread), core)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.05)
+
+    others = [subprocess.Popen(["/bin/sh", "-c", "while :; do :; done"]) for _ in range(3)]
+    thread = threading.Thread(target=hold)
+    try:
+        for other in others:
+            os.sched_setaffinity(other.pid, core)
+        thread.start()
+        yield
+    finally:
+        over.set()
+        thread.join()
+        for other in others:
+            other.kill()
+            other.wait()
 
 
 def state_of(pid):
@@ -157,13 +199,8 @@ class Job:
         """The processes that Zorse's launcher has started so far, of its start number `attempt`."""
         if not self.launcher or len(self.processes) == self.world:
             return self.processes
-        try:
-            with open(f"/proc/{self.head.pid}/task/{self.head.pid}/children") as f:
-                children = [int(word) for word in f.read().split()]
-        except OSError:
-            return self.processes
         known = {process.pid for process in self.processes.values()}
-        for pid in children:
+        for pid in children_of(self.head.pid):
             if pid not in known:
                 environment = environment_of(pid)
                 if environment.get("ZORSE_TEST_TAG") == self.tag and "ZORSE_RANK" in environment and environment.get("ZORSE_RESTARTS") == str(attempt):

@@ -14,6 +14,7 @@ import tempfile
 import time
 
 import harness as z
+import jobs
 from launchers import outcome
 
 LIMIT = 60 * z.PATIENCE
@@ -105,8 +106,7 @@ def both(pods, environment, words, act=None, at=3, limit=LIMIT):
 
 def children(process):
     """Ranks that a launcher started."""
-    with open(f"/proc/{process.pid}/task/{process.pid}/children") as f:
-        return [int(p) for p in f.read().split() if open(f"/proc/{p}/comm").read().strip() != "zorse-guard"]
+    return [pid for pid in jobs.children_of(process.pid) if open(f"/proc/{pid}/comm").read().strip() != "zorse-guard"]
 
 
 def main():

@@ -3,16 +3,14 @@ as before.
 
     slow_devices.py
 
-Two CPU devices train. SIGSTOP and SIGCONT of one rank, in turn, take three quarters of its time.
+Two CPU devices train. Three other processes compute on the core of one rank.
 """
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import harness as z
@@ -21,20 +19,11 @@ import jobs
 DEVICES = ("a", "b")
 
 
-def slow_down(pid, until):
-    """Lets a process run a quarter of the time."""
-    while not until.is_set():
-        os.kill(pid, signal.SIGSTOP)
-        time.sleep(0.03)
-        os.kill(pid, signal.SIGCONT)
-        time.sleep(0.01)
-
-
 def main():
     with tempfile.TemporaryDirectory() as folder:
         bundle, data, out = (os.path.join(folder, name) for name in ("gpt.zorse", "data.txt", "out.txt"))
         # The batch is divided equally, and threads are few: the devices do not disturb each other.
-        z.compile(os.path.join(z.ROOT, "models/small/gpt-bytes.onnx"), bundle, z.cluster(folder, DEVICES), 12, 64)
+        z.compile(os.path.join(z.ROOT, "models/small/gpt-bytes.onnx"), bundle, z.cluster(folder, DEVICES), 96, 64)
         with open(data, "wb") as f:
             f.write(bytes(random.Random(5).choices(range(97, 123), k=200_000)))
         with open(out, "w") as written:
@@ -55,21 +44,17 @@ def main():
 
             step = lambda: int(next(iter(re.findall(r"^step (\d+)/", said()[-4000:], re.MULTILINE)[-1:]), 0))
             named = lambda: re.search(r"warning: device b .*is slow: since step (\d+) it computes ([\d.]+) times its time at the start", said())
-            until(lambda: step() >= 40)
-            time.sleep(3)  # at least five measurements
-            with open(f"/proc/{job.pid}/task/{job.pid}/children") as f:
-                ranks = {jobs.environment_of(int(pid)).get("ZORSE_RANK"): int(pid) for pid in f.read().split()}
-            begin, moment, ends = step(), time.monotonic(), threading.Event()
+            until(lambda: step() >= 30)  # at least five measurements
+            ranks = {jobs.environment_of(pid).get("ZORSE_RANK"): pid for pid in jobs.children_of(job.pid)}
+            begin, moment = step(), time.monotonic()
             before = said()
-            thread = threading.Thread(target=slow_down, args=(ranks["1"], ends))
-            thread.start()
-            until(lambda: named() and "is slow" not in before)
-            seconds, line = time.monotonic() - moment, named().group(0)
-            since = int(named().group(1))
-            ends.set()
-            thread.join()
+            with jobs.slowed(lambda: ranks["1"]):
+                until(lambda: named() and "is slow" not in before)
+                seconds, line, steps = time.monotonic() - moment, named().group(0), step() - begin
+            since, times = int(named().group(1)), float(named().group(2))
             until(lambda: re.search(r"device b .*computes as fast as before again", said()))
-            results = [z.check("seconds until the slow device is named", seconds, 3 * z.PATIENCE), z.check("steps between its slowing down and the step that is named", abs(since - begin), 60),
+            results = [z.check("steps until the slow device is named", steps, 20 * z.PATIENCE), z.check("steps between its slowing down and the step that is named", abs(since - begin), 10),
+                       z.check("its computing time, named against expected, factor", max(times / 4, 4 / times), 1.6),
                        z.check("other devices that are named", len(re.findall(r"device a .*is slow", said())), 0)]
             print(line)
         finally:

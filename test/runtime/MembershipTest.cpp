@@ -53,6 +53,16 @@ TEST(Membership, TheDelayHasALimit) {
   EXPECT_EQ(membership.nextTry(), 583);
 }
 
+TEST(Membership, ADeviceThatLeavesIsTriedAgainWithoutDoublingAndIsNoFailure) {
+  Membership membership(2, after(60));
+  for (double time : {100.0, 161.0, 222.0, 283.0, 344.0, 405.0}) {
+    membership.left({0}, time);
+    EXPECT_EQ(membership.nextTry(), time + 60);
+    EXPECT_EQ(membership.wanted(time), (std::vector<bool>{false, true}));
+    EXPECT_FALSE(membership.isHopeless());
+  }
+}
+
 TEST(Membership, ZeroSecondsMeanNever) {
   Membership membership(2, after(0));
   membership.failed({0}, 1);

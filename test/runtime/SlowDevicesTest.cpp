@@ -13,10 +13,10 @@ namespace {
 using Finding = SlowDeviceFinder::Finding;
 
 /// \param seconds  computing time of a device in a step
-std::vector<Finding>
-findings(uint32_t devices, uint64_t steps,
-         const std::function<double(uint32_t device, uint64_t step)> &seconds) {
-  SlowDeviceFinder finder(std::vector<double>(devices, 0.5));
+std::vector<Finding> findings(uint32_t devices, uint64_t steps,
+                              const std::function<double(uint32_t device, uint64_t step)> &seconds,
+                              const std::vector<double> &slow = {}) {
+  SlowDeviceFinder finder(std::vector<double>(devices, 0.5), slow);
   std::vector<Finding> out;
   constexpr uint64_t kWindow = SlowDeviceFinder::kWindowSteps;
   for (uint64_t step = kWindow; step <= steps; step += kWindow)
@@ -43,6 +43,34 @@ TEST(SlowDevicesTest, ASlowDeviceIsNamedWithinTenStepsAndThenRecovers) {
     EXPECT_DOUBLE_EQ(found[0].planned, 4.2);
     EXPECT_TRUE(found[1].recovered);
     EXPECT_EQ(found[1].since, 120u);
+  }
+}
+
+TEST(SlowDevicesTest, ADeviceThatIsSlowAtTheStartRecovers) {
+  const auto found =
+      findings(3, 200, [](uint32_t d, uint64_t step) { return d == 1 && step <= 100 ? 2.5 : 1.0; },
+               {1, 2.2, 1});
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].device, 1u);
+  EXPECT_TRUE(found[0].recovered);
+  EXPECT_EQ(found[0].since, 100u);
+}
+
+TEST(SlowDevicesTest, ASlowDeviceIsNamedAgainWhenItsSpeedChanges) {
+  const auto found = findings(3, 400, [](uint32_t d, uint64_t step) {
+    return d == 0 && step > 60 ? (step <= 120   ? 2.0
+                                  : step <= 200 ? 5.0
+                                  : step <= 300 ? 2.0
+                                                : 1.1)
+                               : 1.0;
+  });
+  ASSERT_EQ(found.size(), 4u);
+  const std::vector<double> times = {2, 5, 2, 1.1};
+  const std::vector<uint64_t> since = {60, 120, 200, 300};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_DOUBLE_EQ(found[i].times, times[i]);
+    EXPECT_EQ(found[i].since, since[i]);
+    EXPECT_EQ(found[i].recovered, i == 3);
   }
 }
 

@@ -17,7 +17,8 @@ struct StateOnlyOptions {
   int64_t scale = 10; ///< elements of parameter i: (i + 1) * scale
   std::vector<std::vector<uint32_t>> groups = {{0, 1}, {2}}; ///< parameters of each group
   std::vector<uint32_t> frozen = {3};
-  unsigned seed = 1; ///< for the owners' extents
+  unsigned seed = 1;             ///< for the owners' extents
+  bool firstOwnsNothing = false; ///< device 0 has no trained state; needs another device
   bundle::ElementType type = bundle::F32;
 };
 
@@ -109,7 +110,9 @@ inline Bundle stateOnly(const TemporaryDirectory &directory, const StateOnlyOpti
     }
     std::vector<int64_t> cuts = {0, elements};
     for (uint32_t d = 1; d < o.devices; ++d)
-      cuts.push_back(std::uniform_int_distribution<int64_t>(0, elements)(random));
+      cuts.push_back(o.firstOwnsNothing && d == 1
+                         ? 0
+                         : std::uniform_int_distribution<int64_t>(0, elements)(random));
     std::sort(cuts.begin(), cuts.end());
     for (uint32_t d = 0; d < o.devices; ++d) {
       if (cuts[d] == cuts[d + 1])

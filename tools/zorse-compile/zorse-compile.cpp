@@ -61,6 +61,10 @@ void addOptions(CLI::App &app, pipelines::CompileOptions &o, Words &words) {
                  "Its cluster is used unless --cluster is given");
   app.add_option("--exclude", o.exclude, "with --near: devices to leave out, separated by commas")
       ->delimiter(',');
+  app.add_option("--slowdown", o.slowdown,
+                 "with --near: devices that compute slower than described or measured, as "
+                 "NAME=FACTOR, separated by commas")
+      ->delimiter(',');
   app.add_option("--weights", words.weights,
                  "initial weights: embed (copied into the bundle), reference (to the model's "
                  "files) or defer (the files may be created later); default "
@@ -164,15 +168,30 @@ std::string missing(const pipelines::CompileOptions &o) {
 
 /// Returns an error for options that contradict --near, or that need it; empty if there are none.
 std::string nearProblem(const CLI::App &app, const pipelines::CompileOptions &o) {
+  if (o.near.empty() && !o.exclude.empty())
+    return "--exclude: needs --near BUNDLE; without it, remove the device from the cluster file";
   if (o.near.empty())
-    return o.exclude.empty() ? ""
-                             : "--exclude: needs --near BUNDLE; without it, remove the device from "
-                               "the cluster file";
-  static const std::set<std::string> allowed = {
-      "--near",     "--exclude",       "--cluster", "--profile",     "--plan",
-      "--output",   "--gradient-wire", "--weights", "--num-threads", "--global-batch-size",
-      "--quiet",    "--compile-to",    "--emit",    "--dump-dir",    "--simulate-only",
-      "--cpu-arch", "--config"};
+    return o.slowdown.empty() ? ""
+                              : "--slowdown: needs --near BUNDLE; without it, give the device the "
+                                "key 'slowdown' in the cluster file";
+  static const std::set<std::string> allowed = {"--near",
+                                                "--exclude",
+                                                "--slowdown",
+                                                "--cluster",
+                                                "--profile",
+                                                "--plan",
+                                                "--output",
+                                                "--gradient-wire",
+                                                "--weights",
+                                                "--num-threads",
+                                                "--global-batch-size",
+                                                "--quiet",
+                                                "--compile-to",
+                                                "--emit",
+                                                "--dump-dir",
+                                                "--simulate-only",
+                                                "--cpu-arch",
+                                                "--config"};
   for (const CLI::Option *option : app.get_options())
     if (option->count() > 0 && !allowed.count(option->get_name(false, false)))
       return option->get_name(false, false) + ": " + o.near +

@@ -63,9 +63,10 @@ ElasticJob::ElasticJob(const Options &options, const Bundle &bundle)
       bundles(options.bundle, standbyFolder(options, bundle)),
       discovery(options.discoveryScript, options.checkpointDirectory + "/discovery.txt",
                 [](const std::string &text) { fprintf(stderr, "%s\n", text.c_str()); }),
-      members(bundle.devices.size(), true), current(options.bundle) {}
+      stragglers(options), members(bundle.devices.size(), true), current(options.bundle) {}
 
 Status ElasticJob::prepare(LaunchOptions &launching) const {
+  describeResumption(launching);
   launching.startCommand = o.startCommand;
   if (o.startCommand.empty())
     return Status::success();
@@ -88,6 +89,18 @@ Status ElasticJob::prepare(LaunchOptions &launching) const {
   std::error_code none; // ranks on other nodes start the same file
   launching.program = std::filesystem::read_symlink("/proc/self/exe", none).string();
   return Status::success();
+}
+
+/// A resumed job begins with all devices, whichever took part before its driver ended.
+void ElasticJob::describeResumption(LaunchOptions &launching) const {
+  const std::optional<EndedStart> ended = o.resume ? readEndedStart(o.metrics) : std::nullopt;
+  if (!ended)
+    return;
+  const std::vector<std::string> all = namesOf(members),
+                                 &before = ended->devices.empty() ? all : ended->devices;
+  const DeviceNames now(all.begin(), all.end()), then(before.begin(), before.end());
+  launching.environment["ZORSE_CHANGE"] =
+      changeText("the job was resumed", ended->writtenAt, without(then, now), without(now, then));
 }
 
 void ElasticJob::removeMemoryOfOthers() const {
@@ -122,6 +135,15 @@ DeviceNames ElasticJob::excludedBy(const std::vector<bool> &taking) const {
   return excluded;
 }
 
+/// The slowdowns of devices that do not take part do not count.
+Variant ElasticJob::variantOf(const std::vector<bool> &taking, const Slowdowns &slowdowns) const {
+  Variant variant{excludedBy(taking), {}};
+  for (const auto &[name, times] : slowdowns)
+    if (variant.excluded.count(name) == 0)
+      variant.slowdowns[name] = times;
+  return variant;
+}
+
 std::vector<std::string> ElasticJob::namesOf(const std::vector<bool> &taking) const {
   std::vector<std::string> names;
   for (size_t d = 0; d < taking.size(); ++d)
@@ -152,16 +174,39 @@ void ElasticJob::prepareStandby() {
       continue;
     std::vector<bool> left = members;
     left[d] = false;
-    bundles.request(excludedBy(left), current, /*urgent=*/false);
+    bundles.request(variantOf(left, planned), current, /*urgent=*/false);
   }
+}
+
+/// Whether the ranks should stop because a plan for the present speeds is faster.
+bool ElasticJob::isOtherPlanFaster(double time) {
+  stragglers.poll();
+  const Variant other = variantOf(members, stragglers.observed());
+  if (other.slowdowns == planned || bundles.problem(other))
+    return false;
+  const std::optional<std::string> path = bundles.find(other);
+  if (!path) {
+    bundles.request(other, current, /*urgent=*/false);
+    return false;
+  }
+  const std::optional<std::string> reason =
+      stragglers.reasonFor({*path, other.slowdowns}, {current, planned}, time);
+  if (reason)
+    faster = {other.slowdowns, *reason};
+  return reason.has_value();
 }
 
 /// Takes the result of a compilation, and says at once if the job could not continue without some
 /// devices.
 void ElasticJob::pollBundles() {
-  if (const std::optional<DeviceNames> missing = bundles.poll(); missing && !o.quiet)
-    fprintf(stderr, "warning: the job cannot continue without %s: %s\n", listed(*missing).c_str(),
-            bundles.problem(*missing)->c_str());
+  const std::optional<Variant> failed = bundles.poll();
+  if (!failed || o.quiet)
+    return;
+  const std::string what = failed->slowdowns.empty()
+                               ? "the job cannot continue without " + listed(failed->excluded)
+                               : "no plan for devices with the slowdowns " +
+                                     slowdownText(failed->slowdowns);
+  fprintf(stderr, "warning: %s: %s\n", what.c_str(), bundles.problem(*failed)->c_str());
 }
 
 void ElasticJob::pollDiscovery(double time) {
@@ -182,20 +227,32 @@ bool ElasticJob::shouldStop() {
   const double time = now();
   pollDiscovery(time);
   const std::vector<bool> wanted = membership.wanted(time);
-  const DeviceNames excluded = excludedBy(wanted);
-  if (wanted == members || countOf(wanted) < o.minDevices || bundles.problem(excluded)) {
+  const Variant variant = variantOf(wanted, planned);
+  if (wanted == members || countOf(wanted) < o.minDevices || bundles.problem(variant)) {
+    if (isOtherPlanFaster(time))
+      return true;
     prepareStandby();
     return false;
   }
-  if (bundles.find(excluded))
+  if (bundles.find(variant))
     return true;
-  bundles.request(excluded, current, /*urgent=*/false);
+  bundles.request(variant, current, /*urgent=*/false);
   return false;
 }
 
-/// Notes a failure. If there is no newer checkpoint than at the last one, the job has not
-/// progressed.
-void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
+std::vector<size_t> ElasticJob::devicesOf(const std::set<uint32_t> &ranks) const {
+  std::vector<size_t> devices;
+  uint32_t rank = 0;
+  for (size_t d = 0; d < members.size(); ++d)
+    if (members[d] && ranks.count(rank++))
+      devices.push_back(d);
+  return devices;
+}
+
+/// Notes which devices failed or leave. If there is no newer checkpoint than at the last failure,
+/// the job has not progressed.
+void ElasticJob::takeEnd(const LaunchOutcome &outcome, double time) {
+  membership.left(devicesOf({outcome.leaving.begin(), outcome.leaving.end()}), time);
   if (!outcome.failed)
     return;
   const std::string now = describeProgress(o.checkpointDirectory);
@@ -205,12 +262,7 @@ void ElasticJob::takeFailure(const LaunchOutcome &outcome, double time) {
   // The ranks of a node that is gone cannot end.
   std::set<uint32_t> failing(outcome.lost.begin(), outcome.lost.end());
   failing.insert(outcome.rank);
-  uint32_t rank = 0;
-  std::vector<size_t> devices;
-  for (size_t d = 0; d < members.size(); ++d)
-    if (members[d] && failing.count(rank++))
-      devices.push_back(d);
-  membership.failed(devices, time);
+  membership.failed(devicesOf(failing), time);
 }
 
 /// Waits for devices, which may be available or tried again later. \param reason  why those that
@@ -230,22 +282,18 @@ Reconfiguration::Next ElasticJob::waitForDevices(double time, const std::string 
 }
 
 /// Describes the change for the metrics of rank 0 (JobOutput::begin).
-std::string ElasticJob::changeText(const LaunchOutcome &outcome, const DeviceNames &left,
+std::string ElasticJob::changeText(const std::string &reason, double since, const DeviceNames &left,
                                    const DeviceNames &joined) const {
-  const double wall =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  const nlohmann::ordered_json change = {{"devices", namesOf(members)},
-                                         {"left", left},
-                                         {"joined", joined},
-                                         {"reason", outcome.why},
-                                         {"since", wall - outcome.seconds - (now() - endedAt)}};
+  const nlohmann::ordered_json change = {
+      {"devices", namesOf(members)}, {"left", left},     {"joined", joined},
+      {"slowdowns", planned},        {"reason", reason}, {"since", since}};
   return change.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-std::string ElasticJob::describeStart(const LaunchOutcome &outcome, const DeviceNames &left,
+std::string ElasticJob::describeStart(const std::string &reason, const DeviceNames &left,
                                       const DeviceNames &joined) const {
   const std::string from = newestState(o);
-  return "zorse-run: " + (outcome.failed ? outcome.why + "; " : "") +
+  return "zorse-run: " + (reason.empty() ? "" : reason + "; ") +
          (left.empty() ? "" : "without " + listed(left) + ", ") +
          (joined.empty() ? "" : "with " + listed(joined) + " again, ") + "going on with " +
          countText(countOf(members), members.size()) + " from " +
@@ -253,22 +301,28 @@ std::string ElasticJob::describeStart(const LaunchOutcome &outcome, const Device
 }
 
 Reconfiguration::Next ElasticJob::start(const LaunchOutcome &outcome,
-                                        const std::vector<bool> &wanted, const std::string &path,
+                                        const std::vector<bool> &wanted, const Variant &variant,
                                         LaunchOptions &launching) {
   const DeviceNames before = excludedBy(members);
+  const std::string reason = !outcome.why.empty() ? outcome.why : faster ? faster->reason : "";
+  faster.reset();
   members = wanted;
-  current = path;
+  current = *bundles.find(variant);
+  planned = variant.slowdowns;
   startedAt = now();
   progressAtStart = describeProgress(o.checkpointDirectory);
   waitingSince.reset();
   launching.deviceNames = namesOf(members);
   launching.worldSize = launching.localRanks = static_cast<uint32_t>(launching.deviceNames.size());
-  launching.environment["ZORSE_BUNDLE"] = path;
+  launching.environment["ZORSE_BUNDLE"] = current;
   launching.nodeNames = nodesOf(launching.deviceNames);
   const DeviceNames after = excludedBy(members), left = without(after, before),
                     joined = without(before, after);
-  launching.environment["ZORSE_CHANGE"] = changeText(outcome, left, joined);
-  return {Next::Action::Start, o.quiet ? "" : describeStart(outcome, left, joined)};
+  const double wall =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  launching.environment["ZORSE_CHANGE"] =
+      changeText(reason, wall - outcome.seconds - (now() - endedAt), left, joined);
+  return {Next::Action::Start, o.quiet ? "" : describeStart(reason, left, joined)};
 }
 
 Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptions &launching) {
@@ -277,7 +331,7 @@ Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptio
   if (outcome.start != endedStart) {
     endedStart = outcome.start;
     endedAt = time;
-    takeFailure(outcome, time);
+    takeEnd(outcome, time);
   }
   if (membership.isHopeless())
     return {Next::Action::End, "error: " + outcome.why +
@@ -285,18 +339,22 @@ Reconfiguration::Next ElasticJob::next(const LaunchOutcome &outcome, LaunchOptio
                                    "cause is not a device"};
   pollDiscovery(time);
   const std::vector<bool> wanted = membership.wanted(time);
-  const DeviceNames excluded = excludedBy(wanted);
+  if (outcome.failed)
+    faster.reset();
+  Variant variant = variantOf(wanted, faster ? faster->slowdowns : planned);
+  if (bundles.problem(variant)) // perhaps the devices' present speeds are the reason
+    variant.slowdowns.clear();
   if (const size_t least = std::max<size_t>(o.minDevices, 1); countOf(wanted) < least)
-    return waitForDevices(time, (outcome.failed ? outcome.why + "; " : "") +
+    return waitForDevices(time, (outcome.why.empty() ? "" : outcome.why + "; ") +
                                     countText(countOf(wanted), wanted.size()) +
                                     " are available, fewer than --min-devices " +
                                     std::to_string(least));
-  if (const std::optional<std::string> path = bundles.find(excluded))
-    return start(outcome, wanted, *path, launching);
-  if (const std::optional<std::string> problem = bundles.problem(excluded))
-    return waitForDevices(time, (outcome.failed ? outcome.why + "; " : "") +
+  if (bundles.find(variant))
+    return start(outcome, wanted, variant, launching);
+  if (const std::optional<std::string> problem = bundles.problem(variant))
+    return waitForDevices(time, (outcome.why.empty() ? "" : outcome.why + "; ") +
                                     "the devices that are left cannot continue without " +
-                                    listed(excluded) + ":\n" + *problem);
-  bundles.request(excluded, current, /*urgent=*/true);
+                                    listed(variant.excluded) + ":\n" + *problem);
+  bundles.request(variant, current, /*urgent=*/true);
   return {};
 }

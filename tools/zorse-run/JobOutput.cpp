@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <numeric>
 #include <sstream>
 
 #include <unistd.h>
@@ -74,14 +75,20 @@ std::string zorse::run::sayMemory(uint32_t device, const Executor::MemoryUse &us
   return text;
 }
 
-JobOutput::~JobOutput() {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    stopping_ = true;
+JobOutput::JobOutput(const Options &options, const Bundle &bundle)
+    : options_(options), bundle_(bundle), finder_(plannedComputing(bundle)),
+      uses_(bundle.programs.size()), screen_([this](const std::string &said) { show(said); }),
+      files_([this](const std::string &said) { understand(said); }) {
+  if (!options.elastic)
+    return;
+  slow_.times = readSlowDevices(slowDevicesFile(options)).times;
+  std::vector<double> times;
+  times.reserve(bundle.devices.size());
+  for (const BundleDevice &device : bundle.devices) {
+    const auto found = slow_.times.find(device.name);
+    times.push_back(found == slow_.times.end() ? 1 : found->second);
   }
-  changed_.notify_all();
-  if (thread_.joinable())
-    thread_.join();
+  finder_ = SlowDeviceFinder(plannedComputing(bundle), times);
 }
 
 Status JobOutput::begin(uint64_t lastStep) {
@@ -104,7 +111,9 @@ Status JobOutput::begin(uint64_t lastStep) {
     console_ = std::make_unique<ConsoleReport>(stdout, ::isatty(STDOUT_FILENO), options_.steps,
                                                bundle_.sequence > 0);
   begun_ = std::chrono::steady_clock::now();
-  thread_ = std::thread([this] { show(); });
+  reported_->add(lastStep);
+  screen_.start();
+  files_.start();
   return Status::success();
 }
 
@@ -119,42 +128,15 @@ Status JobOutput::writePage(const TimeBreakdown &breakdown,
   return report_.write(options_.page, bundle_, breakdown, run);
 }
 
-void JobOutput::take(const std::string &said) {
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    said_.push_back(said);
-  }
-  changed_.notify_all();
-}
-
 void JobOutput::line(const std::string &text) { take(kLine + text); }
 
 void JobOutput::drain() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  if (!thread_.joinable())
-    return;
-  drained_.wait(lock, [&] { return said_.empty() && idle_; });
+  files_.drain();
+  screen_.drain();
   console_.reset();
 }
 
-void JobOutput::show() {
-  std::unique_lock<std::mutex> lock(mutex_);
-  for (;;) {
-    idle_ = true;
-    drained_.notify_all();
-    changed_.wait(lock, [&] { return stopping_ || !said_.empty(); });
-    if (said_.empty())
-      return;
-    idle_ = false;
-    std::string said = std::move(said_.front());
-    said_.pop_front();
-    lock.unlock();
-    understand(said);
-    lock.lock();
-  }
-}
-
-void JobOutput::showGenerated(const std::string &numbers) {
+void JobOutput::takeGenerated(const std::string &numbers) {
   std::istringstream in(numbers);
   uint64_t step = 0;
   size_t prompt = 0;
@@ -164,8 +146,6 @@ void JobOutput::showGenerated(const std::string &numbers) {
     ids.push_back(id);
   if (metrics_)
     metrics_->generated(step, ids, prompt);
-  if (!console_)
-    return;
   // If tokens are bytes, they are printed as text.
   const bool bytes = bytesAreTokens(bundle_.summary.logits().vocabulary());
   std::string text = "step " + std::to_string(step) + "  sample: ";
@@ -183,13 +163,42 @@ void JobOutput::showGenerated(const std::string &numbers) {
                            unsigned(ids[i] & 255)) > 0)
       text += shown;
   }
-  console_->line(text);
+  if (!options_.quiet)
+    screen_.add(kLine + text);
+}
+
+/// Adds a step to what the driver of an elastic job knows.
+void JobOutput::tellDriver(const StepReport &report) {
+  constexpr size_t kRecent = 10;
+  recentSeconds_.push_back(report.seconds);
+  if (recentSeconds_.size() > kRecent)
+    recentSeconds_.pop_front();
+  slow_.step = report.step;
+  slow_.stepSeconds = std::accumulate(recentSeconds_.begin(), recentSeconds_.end(), 0.0) /
+                      double(recentSeconds_.size());
+  if (slow_.startSeconds > 0)
+    return;
+  slow_.startSeconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - created_).count();
+  writeSlow();
+}
+
+void JobOutput::writeSlow() {
+  if (!options_.elastic)
+    return;
+  if (Status status = writeSlowDevices(slowDevicesFile(options_), slow_); status.failed())
+    screen_.add(kLine + ("warning: slow devices keep their shares: " + status.message()));
 }
 
 void JobOutput::showSlow(const SlowDeviceFinder::Finding &finding) {
+  const std::string &name = bundle_.devices[finding.device].name;
+  slow_.times.erase(name);
+  if (!finding.recovered)
+    slow_.times[name] = finding.times;
+  writeSlow();
   if (options_.quiet)
     return;
-  std::string text = "device " + bundle_.devices[finding.device].name;
+  std::string text = "device " + name;
   if (bundle_.topology.nodes_size() > 0)
     text +=
         " on node " +
@@ -204,47 +213,62 @@ void JobOutput::showSlow(const SlowDeviceFinder::Finding &finding) {
                                 : "") +
            ", and the other devices do not. Look there for another process, a thermal limit or a "
            "lower clock";
-  if (console_)
-    console_->line(text);
-  else
-    fprintf(stderr, "%s\n", text.c_str());
+  screen_.add(kLine + text);
+}
+
+void JobOutput::takeStep(const std::string &said) {
+  Result<StepReport> report = decodeReport(said.substr(1));
+  if (report.failed()) {
+    fprintf(stderr, "warning: %s\n", report.message().c_str());
+    return;
+  }
+  if (metrics_)
+    metrics_->step(*report);
+  if (tensorBoard_)
+    tensorBoard_->step(*report);
+  report_.step(*report);
+  if (report->evaluation)
+    evaluated_ = *report;
+  else {
+    if (steps_++ > 0)
+      secondsOfSteps_ += report->seconds;
+    tellDriver(*report);
+    reported_->add(report->step);
+  }
+  screen_.add(said);
+}
+
+void JobOutput::takeTrace(const std::string &said) {
+  const size_t count = (said.size() - 1) / sizeof(TraceEvent), before = trace_.size();
+  trace_.resize(before + count);
+  std::memcpy(trace_.data() + before, said.data() + 1, count * sizeof(TraceEvent));
+  for (size_t i = before; i < trace_.size(); ++i)
+    if (trace_[i].device >= bundle_.programs.size() ||
+        trace_[i].instruction >= uint32_t(bundle_.programs[trace_[i].device].instructions_size()))
+      trace_[i--] = trace_.back(),
+      trace_.pop_back(); // ignore events without an instruction, which another rank sent by mistake
+}
+
+/// The thread of the console.
+void JobOutput::show(const std::string &said) {
+  if (said[0] == kStep) {
+    if (Result<StepReport> report = decodeReport(said.substr(1)); console_ && !report.failed())
+      console_->step(*report);
+  } else if (console_) {
+    console_->line(said.substr(1));
+  } else {
+    fprintf(stderr, "%s\n", said.c_str() + 1);
+  }
 }
 
 void JobOutput::understand(const std::string &said) {
   if (said.empty())
     return;
   switch (said[0]) {
-  case kStep: {
-    Result<StepReport> report = decodeReport(said.substr(1));
-    if (report.failed()) {
-      fprintf(stderr, "warning: %s\n", report.message().c_str());
-      return;
-    }
-    if (console_)
-      console_->step(*report);
-    if (metrics_)
-      metrics_->step(*report);
-    if (tensorBoard_)
-      tensorBoard_->step(*report);
-    report_.step(*report);
-    if (report->evaluation)
-      evaluated_ = *report;
-    else if (steps_++ > 0)
-      secondsOfSteps_ += report->seconds;
-    return;
-  }
-  case kTrace: {
-    size_t count = (said.size() - 1) / sizeof(TraceEvent), before = trace_.size();
-    trace_.resize(before + count);
-    std::memcpy(trace_.data() + before, said.data() + 1, count * sizeof(TraceEvent));
-    for (size_t i = before; i < trace_.size(); ++i)
-      if (trace_[i].device >= bundle_.programs.size() ||
-          trace_[i].instruction >= uint32_t(bundle_.programs[trace_[i].device].instructions_size()))
-        trace_[i--] = trace_.back(),
-        trace_.pop_back(); // ignore events without an instruction, which another rank sent by
-                           // mistake
-    return;
-  }
+  case kStep:
+    return takeStep(said);
+  case kTrace:
+    return takeTrace(said);
   case kMemory: {
     uint32_t device = 0;
     Executor::MemoryUse use;
@@ -260,18 +284,14 @@ void JobOutput::understand(const std::string &said) {
     double seconds = 0;
     if (sscanf(said.c_str() + 1, "%" SCNu32 " %" SCNu64 " %" SCNu64 " %lf", &device, &step, &steps,
                &seconds) == 4)
-      if (const auto finding = slow_.add(device, step, steps, seconds))
+      if (const auto finding = finder_.add(device, step, steps, seconds))
         showSlow(*finding);
     return;
   }
   case kSample:
-    return showGenerated(said.substr(1));
+    return takeGenerated(said.substr(1));
   case kLine:
-    if (console_)
-      console_->line(said.substr(1));
-    else
-      fprintf(stderr, "%s\n", said.c_str() + 1);
-    return;
+    return screen_.add(said);
   default:
     return;
   }

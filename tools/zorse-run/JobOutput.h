@@ -2,22 +2,22 @@
 // and for TensorBoard, the trace, memory, and the time breakdown. Ranks send it to rank 0.
 #pragma once
 
+#include "MessageQueue.h"
 #include "Options.h"
+#include "SlowDevices.h"
 
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/HtmlReport.h"
 #include "zorse/runtime/Report.h"
+#include "zorse/runtime/ReportedSteps.h"
 #include "zorse/runtime/SlowDevices.h"
 #include "zorse/runtime/TensorBoard.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 namespace zorse::run {
@@ -31,20 +31,21 @@ std::vector<std::string> sayTrace(const std::vector<runtime::TraceEvent> &events
 std::string sayComputing(uint32_t device, uint64_t step, uint64_t steps, double seconds);
 std::string sayMemory(uint32_t device, const runtime::Executor::MemoryUse &use);
 
-/// Receives messages of ranks from any thread and shows them from a separate thread, because a slow
-/// terminal or disk must not block the control plane.
+/// Receives messages of ranks from any thread. One thread writes them to files and another one to
+/// the console: a slow disk must not block the control plane, and a suspended terminal must not
+/// block checkpoints, which wait for the files (ReportedSteps.h).
 class JobOutput {
 public:
-  JobOutput(const Options &options, const runtime::Bundle &bundle)
-      : options_(options), bundle_(bundle), slow_(runtime::plannedComputing(bundle)),
-        uses_(bundle.programs.size()) {}
-  ~JobOutput();
+  JobOutput(const Options &options, const runtime::Bundle &bundle);
 
   /// Opens the metrics file and starts showing. Messages received before are kept. `lastStep` is
   /// the last step of the run that this one resumes; 0: none.
   runtime::Status begin(uint64_t lastStep);
 
-  void take(const std::string &said);
+  void take(const std::string &said) { files_.add(said); }
+
+  /// The steps that are written to all files.
+  const std::shared_ptr<runtime::ReportedSteps> &reportedSteps() const { return reported_; }
 
   /// Shows all messages received so far and ends the progress line.
   void drain();
@@ -68,30 +69,34 @@ public:
   const std::vector<runtime::Executor::MemoryUse> &memoryUses() const { return uses_; }
 
 private:
-  void show();
   void understand(const std::string &said);
-  void showGenerated(const std::string &numbers);
+  void takeStep(const std::string &said);
+  void takeGenerated(const std::string &numbers);
+  void takeTrace(const std::string &said);
+  void show(const std::string &said);
   void showSlow(const runtime::SlowDeviceFinder::Finding &finding);
+  void tellDriver(const runtime::StepReport &report);
+  void writeSlow();
 
   const Options &options_;
   const runtime::Bundle &bundle_;
-  std::mutex mutex_;
-  std::condition_variable changed_, drained_;
-  std::deque<std::string> said_;
-  bool idle_ = true, stopping_ = false;
-  std::thread thread_;
-
+  std::shared_ptr<runtime::ReportedSteps> reported_ = std::make_shared<runtime::ReportedSteps>();
   std::unique_ptr<runtime::ConsoleReport> console_;
   std::unique_ptr<runtime::MetricsFile> metrics_;
   std::unique_ptr<runtime::TensorBoardFile> tensorBoard_;
   runtime::HtmlReport report_;
   std::optional<runtime::StepReport> evaluated_;
-  runtime::SlowDeviceFinder slow_;
+  runtime::SlowDeviceFinder finder_;
+  SlowDevices slow_;                 ///< of an elastic job
+  std::deque<double> recentSeconds_; ///< of the last steps
+  const std::chrono::steady_clock::time_point created_ = std::chrono::steady_clock::now();
   double secondsOfSteps_ = 0; ///< without the first step
   uint64_t steps_ = 0;
   std::chrono::steady_clock::time_point begun_;
   std::vector<runtime::TraceEvent> trace_;
   std::vector<runtime::Executor::MemoryUse> uses_;
+  MessageQueue screen_; ///< destroyed after files_, which adds to it
+  MessageQueue files_;
 };
 
 } // namespace zorse::run

@@ -142,8 +142,9 @@ private:
   std::optional<runtime::Error> problem; // why the run fails after its outputs are written: losses
                                          // or gradients that are not finite, or a batch of a stream
   runtime::TrainingRun training;
-  std::vector<double> computing; // by device of this process, in the steps since the last report
-  uint64_t computingSteps = 0;
+  std::vector<double> computing; // by device of this process, in measured steps since the last
+                                 // report
+  uint64_t computingSamples = 0, computingFrom = 0; // number of these steps; step of that report
   Clock::time_point computingSince = Clock::now();
   uint64_t emptyExecutor = 0;
   Clock::time_point made, began;

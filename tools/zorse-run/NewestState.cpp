@@ -3,7 +3,12 @@
 #include "zorse/runtime/CheckpointFiles.h"
 #include "zorse/runtime/Report.h"
 
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
+#include <fstream>
+
+#include <sys/stat.h>
 
 using namespace zorse::run;
 using namespace zorse::runtime;
@@ -24,6 +29,27 @@ std::string zorse::run::newestState(const Options &o) {
     return stored;
   // Only the ranks know what the nodes hold together.
   return "memory if it is complete there, else from " + (newest ? stored : "the beginning");
+}
+
+std::optional<EndedStart> zorse::run::readEndedStart(const std::string &metricsFile) {
+  struct stat status = {};
+  if (metricsFile.empty() || ::stat(metricsFile.c_str(), &status) != 0 || !S_ISREG(status.st_mode))
+    return std::nullopt;
+  EndedStart out;
+  out.writtenAt = double(status.st_mtim.tv_sec) + double(status.st_mtim.tv_nsec) * 1e-9;
+  std::ifstream file(metricsFile);
+  for (std::string line; std::getline(file, line) && !file.eof();) {
+    if (line.find("\"devices\"") == std::string::npos)
+      continue;
+    const nlohmann::json row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!row.is_object() || !row.contains("devices") || !row["devices"].is_array())
+      continue;
+    out.devices.clear();
+    for (const nlohmann::json &name : row["devices"])
+      if (name.is_string())
+        out.devices.push_back(name.get<std::string>());
+  }
+  return out;
 }
 
 void zorse::run::describeMemoryLeft(const Options &o) {

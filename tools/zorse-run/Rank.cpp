@@ -17,6 +17,7 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -116,7 +117,7 @@ public:
     member->leave();
     if (coordinator)
       coordinator->waitUntilOver(o.heartbeatTimeoutSeconds);
-    return stepsDone < o.steps ? 130 : 0;
+    return stepsDone >= o.steps ? 0 : leaving ? kLeavingRank : 130;
   }
 
 private:
@@ -296,7 +297,10 @@ private:
     if (joined.failed())
       return joined.error();
     member = std::move(*joined);
-    onSignals([this] { member->requestStop(); });
+    onSignals([this](int signal) {
+      leaving = o.elastic && signal == SIGTERM; // of the launcher or of the system, to this rank
+      member->requestStop();
+    });
     return Status::success();
   }
 
@@ -386,7 +390,8 @@ private:
   std::unique_ptr<JobOutput> output; // used by the member's callbacks
   std::unique_ptr<Coordinator> coordinator;
   std::unique_ptr<Member> member;
-  std::atomic<bool> met = false; // all ranks have joined
+  std::atomic<bool> met = false;     // all ranks have joined
+  std::atomic<bool> leaving = false; // of an elastic job: this rank was asked to end
   CheckpointOptions::Peers memoryPeers;
   int threadsHere = 1;
   int ordinal = 0; ///< index of the device's hardware unit on this host

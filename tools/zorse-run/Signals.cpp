@@ -18,15 +18,15 @@ int signalPipe[2];
 using Clock = std::chrono::steady_clock;
 
 /// Waits for a signal. If there was a `first` one, waits for a second request at least
-/// kOneRequestSeconds later.
-void awaitSignal(std::optional<Clock::time_point> first) {
+/// kOneRequestSeconds later. Returns its number.
+int awaitSignal(std::optional<Clock::time_point> first) {
   char byte = 0;
   for (;;)
     if (::read(signalPipe[0], &byte, 1) == 1) {
       if (!first ||
           (byte != SIGUSR1 && std::chrono::duration<double>(Clock::now() - *first).count() >=
                                   zorse::runtime::kOneRequestSeconds))
-        return;
+        return byte;
     } else if (errno != EINTR) {
       ::pause();
     }
@@ -34,7 +34,7 @@ void awaitSignal(std::optional<Clock::time_point> first) {
 
 } // namespace
 
-void zorse::run::onSignals(std::function<void()> first) {
+void zorse::run::onSignals(std::function<void(int)> first) {
   std::signal(SIGPIPE, SIG_IGN);
   if (::pipe2(signalPipe, O_CLOEXEC) != 0)
     return; // signals keep their default actions
@@ -47,9 +47,9 @@ void zorse::run::onSignals(std::function<void()> first) {
       errno = before;
     });
   std::thread([first = std::move(first)] {
-    awaitSignal(std::nullopt);
+    const int signal = awaitSignal(std::nullopt);
     Clock::time_point since = Clock::now();
-    first();
+    first(signal);
     awaitSignal(since);
     ::_exit(130);
   }).detach();

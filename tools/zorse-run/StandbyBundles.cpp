@@ -34,28 +34,30 @@ std::string zorse::run::listed(const DeviceNames &names) {
 StandbyBundles::StandbyBundles(std::string base, std::string directory)
     : base(std::move(base)), directory(std::move(directory)), compiler(findCompiler()) {}
 
-std::string StandbyBundles::pathOf(const DeviceNames &excluded) const {
+std::string StandbyBundles::pathOf(const Variant &variant) const {
   constexpr size_t kDigits = 16;
-  return directory + "/without-" + bundle::sha256(listed(excluded)).substr(0, kDigits) + ".zorse";
+  const std::string slow = slowdownText(variant.slowdowns), text = listed(variant.excluded) + slow;
+  return directory + (slow.empty() ? "/without-" : "/slow-") +
+         bundle::sha256(text).substr(0, kDigits) + ".zorse";
 }
 
-std::optional<std::string> StandbyBundles::find(const DeviceNames &excluded) const {
-  if (excluded.empty())
+std::optional<std::string> StandbyBundles::find(const Variant &variant) const {
+  if (variant == Variant())
     return base;
-  const auto found = compiled.find(excluded);
+  const auto found = compiled.find(variant);
   return found == compiled.end() ? std::nullopt : std::optional(found->second);
 }
 
-std::optional<std::string> StandbyBundles::problem(const DeviceNames &excluded) const {
-  const auto found = problems.find(excluded);
+std::optional<std::string> StandbyBundles::problem(const Variant &variant) const {
+  const auto found = problems.find(variant);
   return found == problems.end() ? std::nullopt : std::optional(found->second);
 }
 
-void StandbyBundles::request(const DeviceNames &excluded, const std::string &near, bool urgent) {
-  if (find(excluded) || problem(excluded) || (process && (!urgent || inProgress == excluded)))
+void StandbyBundles::request(const Variant &variant, const std::string &near, bool urgent) {
+  if (find(variant) || problem(variant) || (process && (!urgent || inProgress == variant)))
     return;
   process.reset();
-  inProgress = excluded;
+  inProgress = variant;
   std::error_code failure;
   fs::create_directories(directory, failure); // if this fails, the output file cannot be opened
   std::vector<std::string> arguments = {compiler,
@@ -63,28 +65,31 @@ void StandbyBundles::request(const DeviceNames &excluded, const std::string &nea
                                         near,
                                         "--cluster",
                                         base + "/cluster.yaml",
-                                        "--exclude",
-                                        "",
                                         "--weights=reference",
                                         "--quiet",
                                         "-o",
-                                        pathOf(excluded)};
-  for (const std::string &name : excluded) {
-    std::string &list = arguments[6];
-    list += list.empty() ? "" : ",";
-    list += name;
+                                        pathOf(variant)};
+  if (!variant.excluded.empty()) {
+    std::string list;
+    for (const std::string &name : variant.excluded) {
+      list += list.empty() ? "" : ",";
+      list += name;
+    }
+    arguments.insert(arguments.end(), {"--exclude", list});
   }
+  if (!variant.slowdowns.empty())
+    arguments.insert(arguments.end(), {"--slowdown", slowdownText(variant.slowdowns)});
   if (compiler.find('/') == std::string::npos)
     arguments.insert(arguments.begin(), "/usr/bin/env");
   Result<std::unique_ptr<BackgroundProcess>> started =
-      BackgroundProcess::start(arguments, pathOf(excluded) + ".log", urgent);
+      BackgroundProcess::start(arguments, pathOf(variant) + ".log", urgent);
   if (started.failed())
-    problems[excluded] = started.message();
+    problems[variant] = started.message();
   else
     process = std::move(*started);
 }
 
-std::optional<DeviceNames> StandbyBundles::poll() {
+std::optional<Variant> StandbyBundles::poll() {
   const std::optional<int> code = process ? process->poll() : std::nullopt;
   if (!code)
     return std::nullopt;

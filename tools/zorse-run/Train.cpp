@@ -9,6 +9,7 @@
 #include "zorse/runtime/Report.h"
 #include "zorse/runtime/TimeBreakdown.h"
 
+#include <algorithm>
 #include <cstdio>
 
 using namespace zorse;
@@ -97,6 +98,7 @@ Status LocalTrainer::prepare() {
   options.trace = !o.trace.empty() || showsTimes();
   options.traceSteps = o.trace.empty() ? stepsForBreakdown(bundle) : o.traceSteps;
   options.oneThreadPerQueue = o.threadPerQueue;
+  options.measureComputing = bundle.devices.size() > 1 && !o.evaluate;
   // In a job, the coordinator detects stalls because it sees all ranks.
   options.watchdogTimeoutSeconds = alone() ? o.watchdogTimeoutSeconds : 0;
   if (!o.gradients.empty() || !o.lossRows.empty())
@@ -178,6 +180,7 @@ Status LocalTrainer::train() {
   training.report = [this](const StepReport &report) {
     tell(sayStep(report), process.reportToAll);
   };
+  computingFrom = stepsDone;
   if (bundle.devices.size() > 1)
     training.computed = [this](uint64_t step, const std::vector<double> &seconds) {
       tellComputing(step, seconds);
@@ -239,17 +242,20 @@ void LocalTrainer::tellComputing(uint64_t step, const std::vector<double> &secon
   computing.resize(seconds.size());
   for (size_t i = 0; i < seconds.size(); ++i)
     computing[i] += seconds[i];
+  ++computingSamples;
   const Clock::time_point now = Clock::now();
-  if (++computingSteps < SlowDeviceFinder::kWindowSteps ||
+  const uint64_t steps = step - std::min(step, computingFrom);
+  if (steps < SlowDeviceFinder::kWindowSteps ||
       std::chrono::duration<double>(now - computingSince).count() <
           SlowDeviceFinder::kWindowSeconds)
     return;
   for (size_t i = 0; i < seconds.size(); ++i)
-    tell(sayComputing(executor->devices()[i], step, computingSteps,
-                      computing[i] / double(computingSteps)));
+    tell(
+        sayComputing(executor->devices()[i], step, steps, computing[i] / double(computingSamples)));
   computingSince = now;
   computing.assign(seconds.size(), 0);
-  computingSteps = 0;
+  computingSamples = 0;
+  computingFrom = step;
 }
 
 void LocalTrainer::tell(std::string message, bool toAll) {

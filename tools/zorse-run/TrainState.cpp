@@ -59,6 +59,8 @@ Status LocalTrainer::restore() {
   options.memoryEvery = o.memoryInterval;
   options.memoryPeers = process.memoryPeers;
   options.resuming = process.resume;
+  if (process.output)
+    options.reported = process.output->reportedSteps();
   if (Status status = openCheckpoints(options, process.group); status.failed() || !process.resume)
     return status;
   std::string note;

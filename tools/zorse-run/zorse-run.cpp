@@ -86,7 +86,7 @@ Status runThreads(const Options &o, bool &finished) {
   }
   std::unique_ptr<ProcessGroup> group = makeSingleProcessGroup(generation);
   std::unique_ptr<StopCoordinator> stopCoordinator = makeLocalStopCoordinator();
-  onSignals([stopCoordinator = stopCoordinator.get()] { stopCoordinator->requestStop(); });
+  onSignals([stopCoordinator = stopCoordinator.get()](int) { stopCoordinator->requestStop(); });
   JobOutput output(o, *bundle);
   ProcessContext process(*group, *stopCoordinator);
   process.output = &output;

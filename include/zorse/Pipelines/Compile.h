@@ -54,7 +54,8 @@ struct CompileOptions {
   std::string rebuild;               ///< bundle whose kernels are rebuilt; empty: none
   std::string near; ///< bundle whose model is planned again for other devices, with its functions
                     ///< and machine code; empty: none
-  std::vector<std::string> exclude; ///< with `near`: devices of the cluster to leave out
+  std::vector<std::string> exclude;  ///< with `near`: devices of the cluster to leave out
+  std::vector<std::string> slowdown; ///< with `near`: "NAME=FACTOR" of devices that compute slower
 
   /// Maximum number of devices that divide a unit; above 1, and without a plan, plans with groups
   /// of devices are also searched.

@@ -54,6 +54,8 @@ struct ClusterDevice {
   double halfPeakRows = 0; ///< roofline: matrix rows (samples x positions) at which products reach
                            ///< half of `flopsPerSecond`
   ExecutionMode executionMode = ExecutionMode::Compiled;
+  double slowdown = 1; ///< factor on described and measured computing times: other processes or a
+                       ///< lower clock take a part of the device
   double memoryBandwidth = 0; ///< bytes/s of the device's memory; 0: unknown, elementwise work then
                               ///< costs FLOPs only
   double launchOverhead = 0;  ///< seconds of overhead per call of a unit function
@@ -131,6 +133,9 @@ Result<std::vector<std::string>> adaptToPrecision(Cluster &cluster, const Precis
 
 // Errors of this library have the form of those of zorse/Step/Plan.h: one message per line, with
 // "line N:" in front if it concerns a file.
+
+/// Limits of ClusterDevice::slowdown.
+inline constexpr double kMinSlowdown = 0.01, kMaxSlowdown = 1000;
 
 Result<Cluster> readCluster(const std::string &yaml);
 

@@ -14,6 +14,9 @@ namespace zorse::planning {
 Result<std::vector<uint32_t>> devicesNamed(const Cluster &cluster,
                                            const std::vector<std::string> &names);
 
+/// Parses texts "NAME=FACTOR" and sets ClusterDevice::slowdown of these devices.
+Status slowDown(Cluster &cluster, const std::vector<std::string> &texts);
+
 /// Returns a cluster without some of its devices. Nodes and links stay, also of nodes that are left
 /// without devices.
 Cluster withoutDevices(Cluster cluster, const std::vector<uint32_t> &devices);

@@ -1,6 +1,7 @@
 #include "ClusterFields.h"
 
 #include "zorse/Base/Format.h"
+#include "zorse/Planning/Cluster.h"
 
 #include <algorithm>
 #include <cctype>
@@ -258,6 +259,10 @@ double fields::toPrice(const YAML::Node &node, const std::string &what) {
 
 double fields::toRows(const YAML::Node &node, const std::string &what) {
   return toQuantity(node, what, {}, 0, 1e9, true);
+}
+
+double fields::toSlowdown(const YAML::Node &node, const std::string &what) {
+  return toQuantity(node, what, {}, kMinSlowdown, kMaxSlowdown, false);
 }
 
 uint64_t fields::toBytes(const YAML::Node &node, const std::string &what, bool zero, double min) {

@@ -39,6 +39,7 @@ double toBandwidth(const YAML::Node &node, const std::string &what,
 double toSeconds(const YAML::Node &node, const std::string &what);
 double toPrice(const YAML::Node &node, const std::string &what);
 double toRows(const YAML::Node &node, const std::string &what);
+double toSlowdown(const YAML::Node &node, const std::string &what);
 /// Bytes; 0 is accepted only if `zero`.
 uint64_t toBytes(const YAML::Node &node, const std::string &what, bool zero, double min = 65536);
 bool toFlag(const YAML::Node &node, const std::string &what);

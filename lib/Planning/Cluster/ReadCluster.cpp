@@ -64,8 +64,8 @@ private:
           else
             checkKeys(item.second, "template '" + name + "'",
                       {"kind", "type", "flops_per_second", "memory", "reserved_memory",
-                       "memory_bandwidth", "half_peak_rows", "launch_overhead", "threads", "count",
-                       "price", "device_to_device"});
+                       "memory_bandwidth", "half_peak_rows", "slowdown", "launch_overhead",
+                       "threads", "count", "price", "device_to_device"});
         }
         (std::string(kind) == "nodes" ? nodeTemplates : deviceTemplates).reset(list);
       }

@@ -96,6 +96,8 @@ public:
       device.memoryBandwidth = toBandwidth(bandwidth, what + ": memory_bandwidth");
     readTimes();
     readEfficiency();
+    if (YAML::Node slowdown = fields["slowdown"])
+      device.slowdown = toSlowdown(slowdown, what + ": slowdown");
     if (YAML::Node launch = fields["launch_overhead"])
       device.launchOverhead = toSeconds(launch, what + ": launch_overhead");
     if (YAML::Node price = fields["price"])
@@ -226,7 +228,8 @@ DeviceEntry zorse::planning::readDeviceEntry(const YAML::Node &node, const YAML:
   checkKeys(node, "device",
             {"name", "template", "kind", "arch", "type", "flops_per_second", "memory",
              "reserved_memory", "memory_bandwidth", "half_peak_rows", "sm_count", "execution_mode",
-             "launch_overhead", "threads", "count", "price", "device_to_device", "gpu"});
+             "slowdown", "launch_overhead", "threads", "count", "price", "device_to_device",
+             "gpu"});
   DeviceEntry entry;
   entry.at = node;
   ClusterDevice &device = entry.device;

@@ -1,6 +1,7 @@
 #include "zorse/Planning/SelectDevices.h"
 
 #include <algorithm>
+#include <cstdlib>
 
 using namespace zorse;
 using namespace zorse::planning;
@@ -28,6 +29,23 @@ Result<std::vector<uint32_t>> zorse::planning::devicesNamed(const Cluster &clust
     devices.push_back(static_cast<uint32_t>(found - cluster.devices.begin()));
   }
   return devices;
+}
+
+Status zorse::planning::slowDown(Cluster &cluster, const std::vector<std::string> &texts) {
+  for (const std::string &text : texts) {
+    const size_t sign = text.rfind('=');
+    const std::string name = text.substr(0, sign),
+                      number = sign == std::string::npos ? "" : text.substr(sign + 1);
+    char *end = nullptr;
+    const double factor = std::strtod(number.c_str(), &end);
+    if (number.empty() || *end != 0 || !(factor >= kMinSlowdown && factor <= kMaxSlowdown))
+      return userError("expected NAME=FACTOR with a factor from 0.01 to 1000, got '" + text + "'");
+    const Result<std::vector<uint32_t>> device = devicesNamed(cluster, {name});
+    if (device.failed())
+      return device.error();
+    cluster.devices[device->front()].slowdown = factor;
+  }
+  return Status::success();
 }
 
 Cluster zorse::planning::withoutDevices(Cluster cluster, const std::vector<uint32_t> &devices) {

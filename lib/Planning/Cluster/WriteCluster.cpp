@@ -135,6 +135,8 @@ std::string describe(const ClusterDevice &device) {
     put("sm_count", std::to_string(device.multiprocessors));
   if (device.executionMode != ExecutionMode::Compiled)
     put("execution_mode", kExecutionModes.begin()[size_t(device.executionMode)]);
+  if (device.slowdown != 1)
+    put("slowdown", number(device.slowdown));
   if (device.launchOverhead != known.launchOverhead)
     put("launch_overhead", secondsOf(device.launchOverhead));
   if (device.price > 0)

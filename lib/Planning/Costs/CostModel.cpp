@@ -25,9 +25,9 @@ auto keyOf(const ClusterDevice &device, double speed, const ClusterNode &node, d
            const DeviceProfile *profile) {
   return std::make_tuple(device.kind, device.type, device.arch, speed,
                          device.flopsPerSecond[speedIndex(bundle::F32)], device.halfPeakRows,
-                         device.multiprocessors, device.executionMode, device.memoryBandwidth,
-                         device.launchOverhead, device.memory, device.reservedMemory, device.price,
-                         node.pcie, port, profile);
+                         device.multiprocessors, device.executionMode, device.slowdown,
+                         device.memoryBandwidth, device.launchOverhead, device.memory,
+                         device.reservedMemory, device.price, node.pcie, port, profile);
 }
 
 Status checkProfile(const Profile &profile, const bundle::ModelSummary &summary) {

@@ -363,6 +363,25 @@ void applyMeasuredState(const DeviceProfile &profile, bool sharesHostMemory, Dev
   use(times.load, profile.loadPerByte, profile.loadFixed);
 }
 
+/// Multiplies the times of computing. Of a CPU, copies take its threads, too.
+void slowDown(const ClusterDevice &device, DeviceTimes &times) {
+  auto scale = [factor = device.slowdown](Rate &rate) {
+    rate.fixed *= factor;
+    rate.each *= factor;
+  };
+  for (Curve &curve : times.curves)
+    curve = curve.scaled(device.slowdown);
+  scale(times.update);
+  scale(times.norm);
+  times.updatePerFlop *= device.slowdown;
+  if (deviceKindOf(device.kind).sharesHostMemory) {
+    for (Rate *rate : {&times.copy, &times.load, &times.hostUpdate})
+      scale(*rate);
+    times.hostUpdatePerFlop *= device.slowdown;
+  }
+  times.source += format("; computing times are multiplied by %.3g (slowdown)", device.slowdown);
+}
+
 } // namespace
 
 DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary,
@@ -390,5 +409,7 @@ DeviceTimes zorse::planning::deviceTimes(const bundle::ModelSummary &summary,
     applyMeasured(summary, units, *profile, times);
     applyMeasuredState(*profile, deviceKindOf(device.kind).sharesHostMemory, times);
   }
+  if (device.slowdown != 1)
+    slowDown(device, times);
   return times;
 }

@@ -12,7 +12,7 @@ namespace {
 
 /// What makes devices of a node equal to those of another.
 using DeviceKey = std::tuple<std::string, std::string, std::string, double, double, double,
-                             uint64_t, uint64_t, double>;
+                             uint64_t, uint64_t, double, double>;
 using NodeKey =
     std::tuple<uint32_t, double, double, uint64_t, double, double, std::vector<DeviceKey>>;
 
@@ -22,7 +22,7 @@ NodeKey keyOf(const Cluster &cluster, uint32_t node, const std::vector<uint32_t>
     const ClusterDevice &device = cluster.devices[d];
     keys.emplace_back(device.type, device.kind, device.arch, device.flopsPerSecond[0],
                       device.flopsPerSecond[1], device.flopsPerSecond[2], device.memory,
-                      device.reservedMemory, device.price);
+                      device.reservedMemory, device.slowdown, device.price);
   }
   std::sort(keys.begin(), keys.end());
   const auto &links = cluster.topology.nodes(static_cast<int>(node));

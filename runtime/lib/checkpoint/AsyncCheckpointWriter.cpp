@@ -433,6 +433,8 @@ AsyncCheckpointWriter::Outcome AsyncCheckpointWriter::writeOne(Job &job) {
   bool failed = !error.text.empty();
   if (!failed) {
     std::string verdict;
+    if (const auto &reported = context_.options.reported; reported && !reported->await(job.step))
+      return {CheckpointError{"the run is over"}, /*jobFailed=*/true};
     if (group.rank() == 0)
       if (auto problem = commit(job, directory, acknowledgements))
         verdict = (problem->superseded ? "superseded " : "failed ") + problem->text;

@@ -5,8 +5,9 @@
 //   copier                                           | copy, release -----^
 //   writer                                                  | write, sync, acknowledge
 //
-// The update waits for the release. Rank 0 writes the index after an exchange of acknowledgments.
-// Old checkpoints are removed after another exchange.
+// The update waits for the release. Rank 0 writes the index after an exchange of acknowledgments,
+// and when the step is reported (ReportedSteps.h). Old checkpoints are removed after another
+// exchange.
 #pragma once
 
 #include "Acknowledgement.h"

@@ -233,7 +233,8 @@ std::vector<CheckpointParameter> zorse::runtime::checkpointParameters(const Bund
   return out;
 }
 
-CheckpointIndex zorse::runtime::indexOf(const Bundle &bundle, const RunConfig &runConfig) {
+CheckpointIndex zorse::runtime::indexOf(const Bundle &bundle, const RunConfig &runConfig,
+                                        bool allDevices) {
   CheckpointIndex index;
   index.precision = bundle.precision;
   index.runConfig = runConfig;
@@ -241,7 +242,7 @@ CheckpointIndex zorse::runtime::indexOf(const Bundle &bundle, const RunConfig &r
   index.parameters = checkpointParameters(bundle);
   for (uint32_t device = 0; device < bundle.programs.size(); ++device) {
     const DeviceLayout layout = layoutOf(bundle, device);
-    if (layout.slices.empty())
+    if (layout.slices.empty() && !allDevices)
       continue;
     CheckpointFile file;
     file.name = layout.name;

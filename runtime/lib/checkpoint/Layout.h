@@ -39,8 +39,9 @@ DeviceLayout layoutOf(const Bundle &bundle, uint32_t device);
 /// The parameters in the order of the bundle. The hashes of frozen ones are 0.
 std::vector<CheckpointParameter> checkpointParameters(const Bundle &bundle);
 
-/// The index of the bundle's checkpoints without step, generation and checksums.
-CheckpointIndex indexOf(const Bundle &bundle, const RunConfig &runConfig);
+/// The index of the bundle's checkpoints without step, generation and checksums. \param allDevices
+/// devices without state have an empty file
+CheckpointIndex indexOf(const Bundle &bundle, const RunConfig &runConfig, bool allDevices = false);
 
 /// A device's copy of a frozen parameter.
 struct FrozenParameter {

@@ -142,6 +142,11 @@ public:
       : executor(executor), bundle(bundle), group(group), options(options), runConfig(runConfig),
         readers([this](uint32_t device) { this->executor.releaseState(device); }) {}
 
+  ~Implementation() {
+    if (options.reported)
+      options.reported->close();
+  }
+
   Status openMemory();
   Result<std::vector<Candidate>> candidates();
   CheckpointStatus load(const Candidate &candidate, const std::map<uint32_t, uint64_t> &frozen,
@@ -252,7 +257,7 @@ Status CheckpointManager::Implementation::openMemory() {
   };
   memory = std::make_unique<MemoryCheckpointWriter>(MemoryCheckpointContext{
       executor, bundle, group, runConfig, options.memoryEvery, *store, readers, options.memoryPeers,
-      options.memoryPeers.copies ? *buddy : std::nullopt, first, options.warn});
+      options.memoryPeers.copies ? *buddy : std::nullopt, options.reported, first, options.warn});
   return Status::success();
 }
 

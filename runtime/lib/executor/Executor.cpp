@@ -183,6 +183,8 @@ public:
     argument.result.computing.clear();
     for (DeviceStep &device : running) {
       device.staging.takeReport(waited, argument.result);
+      if (!measured(waited))
+        continue;
       double &seconds = argument.result.computing.emplace_back(0);
       for (std::array<double, kStepsAhead> &queue : device.computing)
         seconds += std::exchange(queue[waited % ring.size()], 0);
@@ -288,7 +290,7 @@ private:
             program.event({other.instruction->queue(), other.placeInQueue, false}, step));
       }
       const bool notify = instruction.firstOfQueue || instruction.lastOfQueue ||
-                          (runs && traced(step));
+                          (runs && (traced(step) || measured(step)));
       program.device.enqueue(instruction.instruction->queue(), waits.data(), waits.size(),
                              runs ? workOf(device, instruction, step, argument) : Work(NoWork{}),
                              step * program.instructions.size() + instruction.index, notify);
@@ -296,6 +298,11 @@ private:
     if (argument.request.afterStep && program.changingQueues > 0)
       device.latch.acquire();
     program.device.flush();
+  }
+
+  bool measured(uint64_t step) const {
+    constexpr uint64_t kMeasureEvery = 5;
+    return options.measureComputing && step % kMeasureEvery == 0;
   }
 
   bool traced(uint64_t step) const { return options.trace && step < options.traceSteps; }
@@ -373,7 +380,7 @@ private:
     if (traced(step) && (!argument.request.evaluation || instruction.inEvaluation))
       device.traces[queue].push_back(
           {device.program->index, instruction.index, step, begin - start, end - start});
-    if (instruction.instruction->has_compute())
+    if (measured(step) && instruction.instruction->has_compute())
       device.computing[queue][step % ring.size()] += end - begin;
     if (!instruction.firstOfQueue && !instruction.lastOfQueue)
       return;

@@ -126,7 +126,7 @@ private:
   bool lingered_ = false; ///< some ranks were killed after all had left the job and finished their
                           ///< work
   bool termSent_ = false, someStopped_ = false, stopAsked_ = false, lost_ = false;
-  std::vector<uint32_t> lostRanks_; ///< LaunchOutcome::lost
+  std::vector<uint32_t> lostRanks_, leavingRanks_; ///< LaunchOutcome::lost and leaving
   double changeAskedAt_ = 0;
   bool changeAsked_ = false; ///< the ranks were asked to stop for a change of devices
 };
@@ -312,7 +312,13 @@ void Launcher::noticeEnd(RankProcess &rank) {
   if (rank.endedByUs())
     return;
   int code = rank.exitCode();
-  bool stopped = !rank.killed() && code == kStopped;
+  const bool leaves = o_.reconfiguration && !rank.killed() && code == kLeavingRank;
+  if (leaves) {
+    if (leavingRanks_.empty() && !changeAsked_)
+      changeAskedAt_ = now();
+    leavingRanks_.push_back(rank.rank());
+  }
+  bool stopped = leaves || (!rank.killed() && code == kStopped);
   // SIGTERM reached the rank before its handler was installed.
   stopped = stopped ||
             (stopAsked_ && !coordinator_ && !o_.onSignal && rank.killed() && code == 128 + SIGTERM);
@@ -433,6 +439,7 @@ int Launcher::runOnce(uint64_t restarts) {
   lingered_ = termSent_ = someStopped_ = stopAsked_ = lost_ = changeAsked_ = false;
   ranks_.clear();
   lostRanks_.clear();
+  leavingRanks_.clear();
   uint64_t generation = 0; // the coordinator's generation
   if (o_.coordinator.empty()) {
     generation = o_.nextGeneration ? o_.nextGeneration() : restarts + 1;
@@ -525,7 +532,8 @@ bool Launcher::restartsAfterFailure(uint64_t restart, int code) {
 
 /// Lets the reconfiguration decide whether and with which devices the ranks start again.
 bool Launcher::startsAgain(uint64_t start, int code) {
-  if (stopSignals_ > 0 || (!failure_ && (code != kStopped || !changeAsked_)))
+  const bool changes = changeAsked_ || !leavingRanks_.empty();
+  if (stopSignals_ > 0 || (!failure_ && (code != kStopped || !changes)))
     return false;
   if (failure_ && !mends(code)) {
     say("error: " + failure_->text + "; other devices would not help");
@@ -539,6 +547,9 @@ bool Launcher::startsAgain(uint64_t start, int code) {
     outcome.rank = failure_->rank;
     outcome.lost = lostRanks_;
     outcome.why = failure_->text;
+  } else if (!leavingRanks_.empty()) {
+    outcome.leaving = leavingRanks_;
+    outcome.why = name(leavingRanks_.front()) + " was asked to end";
   }
   constexpr double kPollSeconds = 0.01;
   while (stopSignals_ == 0) {

@@ -26,6 +26,12 @@ void Membership::failed(const std::vector<size_t> &devices, double now) {
   }
 }
 
+void Membership::left(const std::vector<size_t> &devices, double now) {
+  for (const size_t device : devices)
+    devices_[device].triedAgainAt = options_.rejoinSeconds > 0 ? now + options_.rejoinSeconds
+                                                               : kNever;
+}
+
 void Membership::progressed() { failures_ = 0; }
 
 void Membership::setAvailable(const std::vector<bool> &available) {

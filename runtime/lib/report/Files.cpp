@@ -124,7 +124,7 @@ void MetricsFile::generated(uint64_t step, const std::vector<int64_t> &ids, size
 void MetricsFile::changed(uint64_t step, const std::string &change, double seconds) {
   const ordered_json given = ordered_json::parse(change, nullptr, /*allow_exceptions=*/false);
   ordered_json line = {{"step", step}};
-  for (const char *field : {"devices", "left", "joined", "reason"})
+  for (const char *field : {"devices", "left", "joined", "slowdowns", "reason"})
     line[field] = given.is_object() && given.contains(field) ? given[field] : ordered_json();
   line["pause_seconds"] = seconds;
   write(line.dump());

@@ -4,6 +4,13 @@
 
 using namespace zorse::runtime;
 
+SlowDeviceFinder::SlowDeviceFinder(std::vector<double> planned, const std::vector<double> &slow)
+    : planned_(std::move(planned)), devices_(planned_.size()) {
+  for (size_t d = 0; d < std::min(devices_.size(), slow.size()); ++d) {
+    devices_[d].atStart = devices_[d].level = slow[d];
+  }
+}
+
 std::optional<SlowDeviceFinder::Finding> SlowDeviceFinder::add(uint32_t device, uint64_t step,
                                                                uint64_t steps, double seconds) {
   if (device >= devices_.size() || !(seconds > 0))
@@ -12,25 +19,30 @@ std::optional<SlowDeviceFinder::Finding> SlowDeviceFinder::add(uint32_t device, 
   // The first measurement contains the start. Of the next two the lower one counts.
   if (++my.measurements == 1)
     return std::nullopt;
-  if (my.measurements <= 3)
-    my.first = my.first == 0 ? seconds : std::min(my.first, seconds);
+  if (const double first = seconds / my.atStart; my.measurements <= 3)
+    my.first = my.first == 0 ? first : std::min(my.first, first);
   my.latest = seconds / my.first;
   const std::optional<double> others = my.measurements > 3 ? changeOfOthers(device) : std::nullopt;
   if (!others)
     return std::nullopt;
-  const bool beyond = my.slow ? my.latest < kRecovered * *others : my.latest > kSlow * *others;
-  if (!beyond) {
+  const double times = my.latest / *others;
+  const bool isSlower = times > kSlow * my.level,
+             isFaster = my.level > 1 && times < std::max(kRecovered, my.level / kSlow);
+  if (!isSlower && !isFaster) {
     my.inARow = 0;
     return std::nullopt;
   }
+  if (isSlower != my.slower)
+    my.inARow = 0;
+  my.slower = isSlower;
   if (my.inARow == 0)
     my.since = step - std::min(step, steps);
   if (++my.inARow < 2)
     return std::nullopt;
   my.inARow = 0;
-  my.slow = !my.slow;
-  return Finding{device, !my.slow, my.since, my.latest,
-                 planned_[device] > 0 ? seconds / planned_[device] : 0};
+  my.level = times < kSlow ? 1 : times;
+  return Finding{device,    my.level == 1, my.since,
+                 my.latest, times,         planned_[device] > 0 ? seconds / planned_[device] : 0};
 }
 
 /// The median of the relative times of the other devices that compute; nullopt if there are none.

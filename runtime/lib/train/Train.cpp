@@ -190,7 +190,7 @@ private:
     PendingStep pending = std::move(pending_.front());
     pending_.pop_front();
     end_.lastStep = pending.step;
-    if (run_.computed)
+    if (run_.computed && !result->computing.empty())
       run_.computed(pending.step, result->computing);
     if (pending.isEmpty()) {
       ++empty_;

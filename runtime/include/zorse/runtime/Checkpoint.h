@@ -16,6 +16,7 @@
 
 #include "zorse/runtime/Executor.h"
 #include "zorse/runtime/ProcessGroup.h"
+#include "zorse/runtime/ReportedSteps.h"
 
 #include <functional>
 #include <memory>
@@ -61,6 +62,9 @@ struct CheckpointOptions {
                            ///< messages refer to it
   /// On rank 0: a snapshot is complete; called in a thread of this class.
   std::function<void(uint64_t step, const std::string &path)> written;
+  /// On the rank that writes the outputs of the job: a checkpoint counts only when its steps are
+  /// reported. Null: checkpoints do not wait for reports. Closed by the destructor.
+  std::shared_ptr<ReportedSteps> reported;
   std::function<void(const std::string &)> warn; ///< a snapshot failed or was late; the same text
                                                  ///< on every rank; called in a thread of this
                                                  ///< class

@@ -58,7 +58,8 @@ struct StepResult {
   zorse::abi::StepScalars report = {}; ///< scalars that the ReadMetrics instruction copied
   double begin = 0, end = 0;     ///< seconds since the executor was created: start of the first
                                  ///< instruction, end of the last one
-  std::vector<double> computing; ///< seconds in functions, by device of this process
+  std::vector<double> computing; ///< seconds in functions, by device of this process; empty: not
+                                 ///< measured (ExecutorOptions::measureComputing)
 };
 
 /// A call that is about to run, with the addresses of its arguments. Observed in a thread of its
@@ -88,8 +89,10 @@ struct ExecutorOptions {
   /// Correct programs give the same bits.
   bool poisonAfterLastUse = false;
   bool trace = false;
-  uint64_t traceSteps = UINT64_MAX;    ///< only the first N steps
-  bool oneThreadPerQueue = false;      ///< instead of one communication worker per device
+  uint64_t traceSteps = UINT64_MAX; ///< only the first N steps
+  bool measureComputing = false;  ///< fill StepResult::computing in every fifth step; each function
+                                  ///< is then timed
+  bool oneThreadPerQueue = false; ///< instead of one communication worker per device
   double watchdogTimeoutSeconds = 300; ///< the run fails after this time without progress, also in
                                        ///< a function; 0: off (the job's coordinator is the
                                        ///< watchdog)

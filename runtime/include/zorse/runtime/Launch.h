@@ -73,6 +73,10 @@ JobKey randomJobKey();
 /// send a signal to a process and to its group. A later signal ends the job immediately.
 inline constexpr double kOneRequestSeconds = 0.5;
 
+/// Exit code of a rank of an elastic job that was asked to end (SIGTERM), as before its node is
+/// taken away. All ranks end after the current step; the others start again.
+inline constexpr int kLeavingRank = 143;
+
 /// How one start of the ranks ended.
 struct LaunchOutcome {
   uint64_t start = 0; ///< number of this start, from 0
@@ -81,8 +85,10 @@ struct LaunchOutcome {
   /// Ranks that had to be killed, because they did not end after the failure, or whose start
   /// command ended with 255, as ssh does if its connection ends: their nodes may be gone.
   std::vector<uint32_t> lost;
+  std::vector<uint32_t> leaving; ///< ranks that were asked to end
   double seconds = 0; ///< since the failure was noticed, or since the ranks were asked to stop
-  std::string why;    ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"
+  std::string why;    ///< "rank 2 (device t4:0) was killed by signal 9 (Killed)"; empty: nothing
+                      ///< happened to the ranks
 };
 
 struct LaunchOptions;

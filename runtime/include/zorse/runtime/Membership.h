@@ -24,6 +24,8 @@ public:
   /// The job has failed because of these devices; none: the cause is not known. \param now seconds,
   /// from any origin
   void failed(const std::vector<size_t> &devices, double now);
+  /// These devices leave. They are tried again like devices that failed once. \param now seconds
+  void left(const std::vector<size_t> &devices, double now);
   /// The job has progressed: a checkpoint was completed that it can continue from.
   void progressed();
   /// Sets which devices are available.

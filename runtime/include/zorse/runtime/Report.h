@@ -54,8 +54,9 @@ public:
   void step(const StepReport &report);
   /// {"step", "prompt": [ids], "generated": [ids]}
   void generated(uint64_t step, const std::vector<int64_t> &ids, size_t prompt);
-  /// Writes that other devices take part after `step`. \param change  JSON object with "devices",
-  /// "left", "joined" and "reason" \param seconds  without training
+  /// Writes that other devices take part after `step`, or with another plan. \param change  JSON
+  /// object with "devices", "left", "joined", "slowdowns" and "reason" \param seconds  without
+  /// training
   void changed(uint64_t step, const std::string &change, double seconds);
   Status close();
 

@@ -72,8 +72,8 @@ struct TrainingRun {
   uint64_t evaluationBatches = 0; ///< maximum; 0: all samples, including those of a last partial
                                   ///< batch
   std::function<void(const StepReport &)> report;
-  /// Called in every process after a step. \param seconds  in functions, by device of the process.
-  /// Null: not needed.
+  /// Called in every process after a measured step (ExecutorOptions::measureComputing). \param
+  /// seconds  in functions, by device of the process. Null: not needed.
   std::function<void(uint64_t step, const std::vector<double> &seconds)> computed;
   TextGenerator *generator = nullptr; ///< ExecutorOptions::beforeCall must call its `observe`;
                                       ///< null: no text is generated

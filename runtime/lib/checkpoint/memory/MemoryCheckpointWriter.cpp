@@ -47,11 +47,11 @@ public:
 struct MemoryCheckpointWriter::Copier {
   uint32_t device = 0;
   DeviceLayout layout;
-  std::array<std::optional<MemorySlot>, 2> slots; ///< unused if the device has no state
+  std::array<std::optional<MemorySlot>, 2> slots;
   std::deque<uint64_t> still;     ///< steps with quiescent state that is not copied yet
   std::optional<uint64_t> copied; ///< last step that was copied
   std::string problem;
-  MemorySlot *newest = nullptr; ///< slot of the last copy
+  MemorySlot *newest = nullptr; ///< slot of the last copy; complete after finishSlot()
   SlotHeader header;            ///< its header
   std::unique_ptr<MemoryPeer> buddy;
   std::thread thread;
@@ -145,7 +145,7 @@ void MemoryCheckpointWriter::openSlots(Copier &copier) {
   }
   const std::string &name = context_.bundle.devices[copier.device].name;
   std::string problem;
-  for (int which = 0; which < 2 && copier.layout.stateBytes > 0; ++which) {
+  for (int which = 0; which < 2; ++which) {
     const std::string path = context_.store.slotPath(name, which);
     if (copier.slots[which] || (kept && MemoryStore::contentOf(path) == kept))
       continue;
@@ -163,7 +163,7 @@ void MemoryCheckpointWriter::openSlots(Copier &copier) {
 /// Whether a slot can be opened: the one from which the run has resumed is free after the first
 /// commit.
 bool MemoryCheckpointWriter::lacksSlot(const Copier &copier) const {
-  return copier.layout.stateBytes > 0 && copier.problem.empty() && !disabled_ && kept_ &&
+  return copier.problem.empty() && !disabled_ && kept_ &&
          kept_->generation == context_.group.generation() && !(copier.slots[0] && copier.slots[1]);
 }
 
@@ -202,20 +202,24 @@ void MemoryCheckpointWriter::copy(Copier &copier) {
     }
     const bool copies = !disabled_ && !stopping_ && copier.problem.empty();
     lock.unlock();
-    double seconds = 0;
+    const Clock::time_point begin = Clock::now();
+    bool complete = false;
     if (copies) {
-      const Clock::time_point begin = Clock::now();
-      if (Status status = copyInto(copier, step); status.failed())
+      const Status status = copyInto(copier, step);
+      complete = status.succeeded();
+      if (!complete)
         context_.executor.abort(status.error()); // memory that cannot be read cannot be used for
                                                  // training
-      seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     }
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
     context_.readers.release(copier.device);
-    const Status sent = copies ? copyToBuddy(copier) : Status::success();
+    complete = complete && finishSlot(copier);
+    const Status sent = complete ? copyToBuddy(copier) : Status::success();
     lock.lock();
     if (sent.failed() && copier.problem.empty())
       copier.problem = sent.message();
-    copier.copied = step;
+    if (complete || !copies)
+      copier.copied = step;
     counts_.copySeconds += seconds;
     counts_.copies += copies;
     changed_.notify_all();
@@ -224,7 +228,7 @@ void MemoryCheckpointWriter::copy(Copier &copier) {
 
 /// Copies the slot that was written last to the buddy.
 Status MemoryCheckpointWriter::copyToBuddy(Copier &copier) {
-  if (!context_.buddy || !copier.newest)
+  if (!context_.buddy)
     return Status::success();
   if (!copier.buddy) {
     Result<std::unique_ptr<MemoryPeer>> connected =
@@ -243,8 +247,6 @@ Status MemoryCheckpointWriter::copyToBuddy(Copier &copier) {
 }
 
 Status MemoryCheckpointWriter::copyInto(Copier &copier, uint64_t step) {
-  if (copier.layout.stateBytes == 0)
-    return Status::success();
   std::optional<MemoryStep> kept;
   SlotHeader header;
   {
@@ -269,10 +271,18 @@ Status MemoryCheckpointWriter::copyInto(Copier &copier, uint64_t step) {
           copyDeviceState(context_.executor, copier.layout, slot.state(), header.optimizerStep);
       status.failed())
     return status;
-  slot.finish(header);
   copier.newest = &slot;
   copier.header = header;
   return Status::success();
+}
+
+/// Completes the slot of the last copy when its step is reported. Returns false if that is too
+/// late: the run is over.
+bool MemoryCheckpointWriter::finishSlot(Copier &copier) {
+  if (context_.reported && !context_.reported->await(copier.header.of.step))
+    return false;
+  copier.newest->finish(copier.header);
+  return true;
 }
 
 bool MemoryCheckpointWriter::isCopied(uint64_t step) const {
@@ -350,7 +360,7 @@ Status MemoryCheckpointWriter::writeLayout() {
       context_.group.allGatherBytes("memory checkpoint: frozen parameters", mine.dump());
   if (all.failed())
     return all.error();
-  CheckpointIndex index = indexOf(context_.bundle, context_.runConfig);
+  CheckpointIndex index = indexOf(context_.bundle, context_.runConfig, /*allDevices=*/true);
   index.generation = context_.group.generation();
   for (const std::string &text : *all) {
     const json theirs = json::parse(text, nullptr, false);

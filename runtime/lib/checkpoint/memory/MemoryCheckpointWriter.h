@@ -4,10 +4,11 @@
 //   copier                                           | copy, release -----^
 //   committer                                               | acknowledge, commit
 //
-// A step is committed when every rank has acknowledged its copies. A copier writes into the slot
-// that does not contain the newest committed step, and only after the previous copy is committed.
-// So all ranks always have one step in common, whatever dies at any moment. With copies on other
-// nodes, a step is committed when these are complete, too.
+// A step is committed when every rank has acknowledged its copies. Devices without state have
+// slots, too: the slot of rank 0 is complete only when the step is reported (ReportedSteps.h). A
+// copier writes into the slot that does not contain the newest committed step, and only after the
+// previous copy is committed. So all ranks always have one step in common, whatever dies at any
+// moment. With copies on other nodes, a step is committed when these are complete, too.
 #pragma once
 
 #include "../DeviceState.h"
@@ -34,6 +35,7 @@ struct MemoryCheckpointContext {
   StateReaders &readers;
   CheckpointOptions::Peers peers;
   std::optional<Endpoint> buddy;                 ///< server of another node that gets copies
+  std::shared_ptr<ReportedSteps> reported;       ///< CheckpointOptions::reported
   std::function<void(uint64_t step)> first;      ///< the first step of this start is committed
   std::function<void(const std::string &)> warn; ///< checkpoints in memory end; called on all ranks
 };
@@ -65,6 +67,7 @@ private:
   bool lacksSlot(const Copier &copier) const;
   void copy(Copier &copier);
   Status copyInto(Copier &copier, uint64_t step);
+  bool finishSlot(Copier &copier);
   Status copyToBuddy(Copier &copier);
   void commit();
   Status agree(uint64_t step, const std::string &problem);
