@@ -5,7 +5,9 @@ No step is missing, and every segment has, bit by bit, the losses of its bundle 
 
 Two CPU devices train. Three other processes compute on the core of one rank.
 """
+import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -25,9 +27,9 @@ SLOW = "b"
 class Trial(elastic.Trial):
     def run(self):
         os.mkdir(self.checkpoints)
-        self.memory, self.err = None, os.path.join(self.folder, "err.txt")
+        self.memory, self.err, self.page = None, os.path.join(self.folder, "err.txt"), os.path.join(self.folder, "page.html")
         self.process = self.start([os.path.join(z.BIN, "zorse-run"), self.bundle, *map(str, self.words), "--max-steps", str(elastic.STEPS), "--spawn", "--elastic", "--checkpoint-dir",
-                                   self.checkpoints, "--save-interval", "1000000", "--save-total-limit", "1000", "--metrics-file", self.metrics])
+                                   self.checkpoints, "--save-interval", "1000000", "--save-total-limit", "1000", "--metrics-file", self.metrics, "--html-report", self.page])
         try:
             self.until("30 steps", lambda: len(self.seconds()) > 30)  # at least five measurements
             self.began = len(self.seconds())
@@ -61,6 +63,14 @@ class Trial(elastic.Trial):
     def slowdowns(self):
         return [slowdowns for _, slowdowns, _ in self.segments()[1:]]
 
+    def check_page(self):
+        """The report of the last start shows all steps and changes."""
+        with open(self.page) as f:
+            page = f.read()
+        shown = json.loads(re.search(r"const data=(.*);\n", page).group(1))
+        if shown["changes"] != [begin for *_, begin in self.segments()[1:]] or shown["points"][0][0] != 1 or f"device {SLOW} takes" not in page:
+            self.problems.append(f"the page shows the changes {shown['changes']} and steps from {shown['points'][0][0]}")
+
     def mean(self, begin, end):
         """Median seconds of steps, without the first ones."""
         return statistics.median(seconds for step, seconds in self.rows().items() if begin + 5 < step <= end)
@@ -80,6 +90,7 @@ def main():
         elastic.STEPS = max(trial.rows())
         trial.code = 0
         trial.check()
+        trial.check_page()
         return z.finish([z.check("step with the work moved, of the step before", moved / slow, 0.8), z.check("changes of the plan", len(trial.slowdowns()), 4),
                          z.check("problems: " + "; ".join(trial.problems)[:400], len(trial.problems), 0)])
 

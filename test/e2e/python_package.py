@@ -126,7 +126,7 @@ def without_tools():
 
 # Flags that the functions set themselves or do not need: other ways of calling, inspection, and simulation.
 OTHER_FLAGS = {
-    "compile": "help version config cluster global-batch-size output quiet rebuild-kernels near exclude compile-to emit dump-dir",
+    "compile": "help version config cluster global-batch-size output quiet rebuild-kernels near exclude slowdown compile-to emit dump-dir",
     "run": "help version config data max-steps eval-data eval-only save-weights metrics-file quiet cluster poison poison-after-last-use thread-per-queue simulate simulate-steps bandwidth-scale compute-scale simulate-eval json",
     "plan": "help version config model-shape cluster global-batch-size plan output html json quiet verbose explain compare compare-clusters shop total-tokens max-hours max-total-price random devices",
 }

@@ -100,6 +100,8 @@ Status JobOutput::begin(uint64_t lastStep) {
     if (const char *change = std::getenv("ZORSE_CHANGE"))
       metrics_->changed(lastStep, change, secondsSince(change));
   }
+  if (!options_.page.empty() && !options_.metrics.empty() && lastStep > 0)
+    report_.addEarlier(options_.metrics, lastStep);
   if (!options_.tensorboard.empty()) {
     Result<std::unique_ptr<TensorBoardFile>> opened =
         TensorBoardFile::open(options_.tensorboard, lastStep, bundle_.sequence > 0);

@@ -83,7 +83,8 @@ void addOutputOptions(CLI::App &app, Options &o) {
       ->group(outputs);
   app.add_option(
          "--html-report", o.page,
-         "output file for an HTML report with losses and time breakdown, written at the end")
+         "output file for an HTML report with losses and time breakdown, written at the end; with "
+         "--metrics-file also the steps before a resumption, and changes of devices")
       ->group(outputs);
   app.add_option("--trace", o.trace,
                  "output file for a trace of every queue, for Perfetto (https://ui.perfetto.dev)")

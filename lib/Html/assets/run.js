@@ -1,7 +1,8 @@
 // Page of a run: charts of the loss and other series from `data`, which
 // runtime/lib/report/HtmlReport.cpp writes.
 //   points: [first step, last step, mean loss, minimum, maximum, gradient norm, learning rate,
-//   rate], by step; evaluations: [step, loss]; null: not finite
+//   rate], by step; evaluations: [step, loss]; null: not finite; changes: steps after which other
+//   devices took part
 const SERIES = {step: 1, loss: 2, low: 3, high: 4, norm: 5, lr: 6, rate: 7};
 const span = values => {
   const known = values.filter(v => v !== null && isFinite(v));
@@ -64,6 +65,11 @@ function plot(id, height, what) {
     x.fillStyle = c('dim');
     for (const tick of ticks(first, last, 5, true))
       x.fillText(tick, Math.min(px(tick), w - 46), height - 6);
+    for (const s of data.changes)
+      if (s >= first && s <= last) {
+        x.fillStyle = c('b');
+        x.fillRect(px(s), top, 1, height - top - bottom);
+      }
     const good = v => v !== null && (!log || v > 0);
     if (what.band) {
       x.fillStyle = c(what.lines[0][1]) + '33';
@@ -109,7 +115,8 @@ function plot(id, height, what) {
 
 const log = document.getElementById('log');
 legend(document.getElementById('loss'), [['loss of training', 'f']].concat(data.evaluations.length ? [['loss on held-out data', 'b']] : []),
-       data.points.some(p => p[0] !== p[1]) ? '<span class=quiet>line: mean of several steps; shade: least to largest</span>' : '');
+       (data.points.some(p => p[0] !== p[1]) ? '<span class=quiet>line: mean of several steps; shade: least to largest</span>' : '') +
+       (data.changes.length ? '<span class=quiet>vertical line: change of devices</span>' : ''));
 log.onchange = plot('loss', 300, {lines: [[SERIES.loss, 'f', 'loss']], band: [SERIES.low, SERIES.high], dots: data.evaluations, log: () => log.checked});
 plot('norm', 110, {lines: [[SERIES.norm, 'w', 'gradient norm']]});
 plot('lr', 110, {lines: [[SERIES.lr, 'u', 'learning rate']]});

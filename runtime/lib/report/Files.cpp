@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <vector>
 
 #include <sys/stat.h>
@@ -36,6 +37,21 @@ off_t linesUntil(const std::string &path, uint64_t lastStep) {
       break;
   }
   return bytes;
+}
+
+double numberOf(const ordered_json &line, const char *key) {
+  const auto found = line.find(key);
+  return found != line.end() && found->is_number() ? found->get<double>()
+                                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::vector<std::string> textsOf(const ordered_json &line, const char *key) {
+  std::vector<std::string> out;
+  if (const auto found = line.find(key); found != line.end() && found->is_array())
+    for (const ordered_json &text : *found)
+      if (text.is_string())
+        out.push_back(text.get<std::string>());
+  return out;
 }
 
 /// Creates a file with the first `bytes` of the file at `path`, if it exists, and replaces that
@@ -89,6 +105,36 @@ Result<std::unique_ptr<MetricsFile>> MetricsFile::open(const std::string &path, 
   if (!file)
     return userError(path + ": cannot be written: " + std::strerror(errno));
   return std::unique_ptr<MetricsFile>(new MetricsFile(path, file));
+}
+
+void zorse::runtime::readMetrics(const std::string &path,
+                                 const std::function<void(const StepReport &)> &step,
+                                 const std::function<void(const MetricsChange &)> &change) {
+  std::ifstream file(path, std::ios::binary);
+  for (std::string text; std::getline(file, text) && !file.eof();) {
+    const ordered_json line = ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const double number = line.is_object() ? numberOf(line, "step") : -1;
+    if (!(number >= 0))
+      return;
+    if (line.contains("devices")) {
+      MetricsChange changed{uint64_t(number), textsOf(line, "devices"), textsOf(line, "left"),
+                            textsOf(line, "joined")};
+      if (const auto reason = line.find("reason"); reason != line.end() && reason->is_string())
+        changed.reason = reason->get<std::string>();
+      changed.seconds = numberOf(line, "pause_seconds");
+      change(changed);
+    } else if (!line.contains("generated")) {
+      StepReport report;
+      report.step = uint64_t(number);
+      report.evaluation = line.contains("eval_loss");
+      report.loss = numberOf(line, report.evaluation ? "eval_loss" : "loss");
+      report.gradientNorm = numberOf(line, "grad_norm");
+      report.learningRate = numberOf(line, "lr");
+      report.tokensPerSecond = numberOf(line, "tokens_per_second");
+      report.seconds = numberOf(line, "seconds");
+      step(report);
+    }
+  }
 }
 
 MetricsFile::~MetricsFile() {

@@ -32,6 +32,13 @@ HtmlReport::Point HtmlReport::join(const Point &a, const Point &b) {
           a.steps + b.steps};
 }
 
+void HtmlReport::addEarlier(const std::string &metricsFile, uint64_t lastStep) {
+  resumedAfter_ = lastStep;
+  readMetrics(
+      metricsFile, [this](const StepReport &report) { step(report); },
+      [this](const MetricsChange &change) { changes_.push_back(change); });
+}
+
 void HtmlReport::step(const StepReport &r) {
   if (r.evaluation) {
     evaluations_.emplace_back(r.step, r.loss);
@@ -139,6 +146,32 @@ Rows hyperParameters(const Bundle &bundle, const RunSummary &run) {
   return rows;
 }
 
+std::string joined(const std::vector<std::string> &names) {
+  std::string text;
+  for (const std::string &name : names) {
+    text += text.empty() ? "" : ", ";
+    text += name;
+  }
+  return text;
+}
+
+Rows changeRows(const std::vector<MetricsChange> &changes) {
+  Rows rows;
+  for (const MetricsChange &change : changes) {
+    std::string text = joined(change.devices);
+    if (!change.left.empty())
+      text += "; without " + joined(change.left);
+    if (!change.joined.empty())
+      text += "; with " + joined(change.joined);
+    if (!change.reason.empty())
+      text += "; " + change.reason;
+    if (change.seconds >= 0)
+      text += format("; %.2f s without training", change.seconds);
+    rows.emplace_back("after step " + std::to_string(change.step), text);
+  }
+  return rows;
+}
+
 } // namespace
 
 Status HtmlReport::write(const std::string &path, const Bundle &bundle,
@@ -149,6 +182,9 @@ Status HtmlReport::write(const std::string &path, const Bundle &bundle,
     data["points"].push_back(
         {p.first, p.last, p.loss, p.low, p.high, p.norm, p.learningRate, p.rate});
   data["evaluations"] = evaluations_;
+  data["changes"] = json::array();
+  for (const MetricsChange &change : changes_)
+    data["changes"].push_back(change.step);
   data["unit"] = bundle.sequence > 0 ? "tokens a second" : "samples a second";
 
   std::string body = "<p class=lead>";
@@ -172,7 +208,9 @@ Status HtmlReport::write(const std::string &path, const Bundle &bundle,
                                                     std::to_string(evaluations_.back().first)});
   if (last_ && last_->skippedSoFar > 0)
     outcome.push_back({"skipped updates", std::to_string(last_->skippedSoFar)});
-  outcome.push_back({"duration", duration(run.seconds)});
+  outcome.push_back(
+      {resumedAfter_ > 0 ? "duration since step " + std::to_string(resumedAfter_) : "duration",
+       duration(run.seconds)});
   body += "<h2>Result</h2>\n" + table(outcome);
   body += "<h2>Loss</h2>\n<label><input type=checkbox id=log> logarithmic</label>\n<canvas "
           "id=loss></canvas>\n";
@@ -180,6 +218,8 @@ Status HtmlReport::write(const std::string &path, const Bundle &bundle,
           "rate</h2>\n<canvas id=lr></canvas>\n<h2>" +
           std::string(bundle.sequence > 0 ? "Tokens" : "Samples") +
           " a second</h2>\n<canvas id=rate></canvas>\n";
+  if (!changes_.empty())
+    body += "<h2>Changes of devices</h2>\n" + table(changeRows(changes_));
   body += "<h2>Hyper-parameters</h2>\n" + table(hyperParameters(bundle, run));
   if (breakdown.steps > 0)
     body += "<h2>Where the time went</h2>\n" + shareBars(bundle, breakdown) + "<pre class=wrap>" +

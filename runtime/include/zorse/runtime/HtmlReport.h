@@ -2,6 +2,7 @@
 #pragma once
 
 #include "zorse/runtime/Bundle.h"
+#include "zorse/runtime/Report.h"
 #include "zorse/runtime/Status.h"
 #include "zorse/runtime/TimeBreakdown.h"
 #include "zorse/runtime/Training.h"
@@ -24,6 +25,8 @@ struct RunSummary {
 /// Collects steps in bounded memory and writes the report.
 class HtmlReport {
 public:
+  /// Adds the steps and changes of the starts before this one, which resumes after `lastStep`.
+  void addEarlier(const std::string &metricsFile, uint64_t lastStep);
   void step(const StepReport &report);
 
   /// Writes HTML that needs no other file.
@@ -43,7 +46,9 @@ private:
   std::vector<Point> points_;
   uint64_t stepsAPoint_ = 1;
   std::vector<std::pair<uint64_t, double>> evaluations_;
+  std::vector<MetricsChange> changes_;
   std::optional<StepReport> first_, last_; ///< training steps
+  uint64_t resumedAfter_ = 0;              ///< last step of earlier starts
 };
 
 } // namespace zorse::runtime

@@ -5,6 +5,7 @@
 #include "zorse/runtime/Training.h"
 
 #include <cstdio>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -41,6 +42,19 @@ private:
   double seconds_ = 0;
   uint64_t counted_ = 0;
 };
+
+/// A line of a metrics file about a change of an elastic job: other devices take part after `step`,
+/// or the same ones with another plan.
+struct MetricsChange {
+  uint64_t step = 0;
+  std::vector<std::string> devices, left, joined;
+  std::string reason;
+  double seconds = 0; ///< without training
+};
+
+/// Reads a metrics file up to its first line that is not one.
+void readMetrics(const std::string &path, const std::function<void(const StepReport &)> &step,
+                 const std::function<void(const MetricsChange &)> &change);
 
 /// Writes one JSON object per line: {"step", "loss", "grad_norm", "lr", "loss_scale" (f16),
 /// "tokens_per_second", "seconds", "skipped", "memory_bytes"}. Lines of evaluations are {"step",
